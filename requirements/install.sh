@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Builds .venv from a complete lock, without a resolver: a resolver would bring torchvision and torchaudio as CUDA builds that break
+# `import transformers` beside a CPU torch. Order matters: torch, then the lock, then deepspeed (its build imports torch).
+#
+#   PYTHON=python3.11 TORCH_INDEX=https://download.pytorch.org/whl/cpu bash requirements/install.sh requirements/cpu.txt
+set -euo pipefail
+
+LOCK=$1
+PYTHON=${PYTHON:-python3.11}
+TORCH=torch==2.13.0
+DEEPSPEED=deepspeed==0.19.6
+NEEDED_GB=7
+
+fail() { printf 'environment: %s\n' "$*" >&2; exit 2; }
+
+command -v "$PYTHON" >/dev/null ||
+    fail "Python 3.11 was expected as '$PYTHON' and is not on the PATH. Install it, or name it: make env PYTHON=/path/to/python3.11"
+version=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || fail "'$PYTHON' does not start."
+[ "$version" = 3.11 ] || fail "Python 3.11 was expected (the lock's wheels are for it), '$PYTHON' is $version. Name another: make env PYTHON=/path/to/python3.11"
+free_gb=$(df -Pk . | awk 'NR==2 { print int($4 / 1048576) }')
+[ "$free_gb" -ge "$NEEDED_GB" ] || [ -d .venv ] ||
+    fail "about $NEEDED_GB GB of disk are needed here for the virtual environment and its downloads, $free_gb GB are free in $PWD."
+
+[ -x .venv/bin/python ] || "$PYTHON" -m venv .venv
+PIP=(.venv/bin/python -m pip --disable-pip-version-check --quiet install --no-deps)
+download() {
+    "${PIP[@]}" "$@" ||
+        fail "pip could not install '${*: -1}' (its own words are above). Is the package index reachable? Behind a mirror, set PIP_INDEX_URL and run make again: what is installed already is kept."
+}
+
+echo "environment: 1/4 torch (CPU build)"
+if [ -n "${TORCH_INDEX:-}" ]; then download --index-url "$TORCH_INDEX" "$TORCH"; else download "$TORCH"; fi
+if [ -d .venv/lib/python3.11/site-packages/nvidia ] || ! .venv/bin/python -c 'import sys, torch; sys.exit(torch.version.cuda is not None)'; then
+    rm -rf .venv
+    fail "the index gave a CUDA build of $TORCH; this lock is for the CPU build. Run: TORCH_INDEX=https://download.pytorch.org/whl/cpu make env (on a CUDA machine see requirements/gpu.txt)"
+fi
+download wheel==0.46.3 packaging==26.2 setuptools==77.0.3
+echo "environment: 2/4 $(grep -c == "$LOCK") pinned packages (about four minutes)"
+download -r "$LOCK"
+echo "environment: 3/4 deepspeed (built against the torch above)"
+DS_BUILD_OPS=0 download --no-build-isolation "$DEEPSPEED"
+echo "environment: 4/4 this project"
+download --no-build-isolation --editable .
+touch .venv/.complete
+echo "environment: ready in .venv"
