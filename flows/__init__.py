@@ -1,0 +1,1 @@
+"""The Prefect flows: wiring only."""

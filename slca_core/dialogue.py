@@ -1,7 +1,7 @@
 """Tool-calling dialogues as values: what the readers produce and everything after them consumes.
 
-A `Dialogue` is one source record, whatever format it came in. A `Sample` is one user turn of it, with the calls that answer it (gold) and,
-where the source has one, the demonstration.
+A `Dialogue` is one source record, whatever format it came in. A `Sample` is one user turn of it, with the calls that answer it
+(gold) and, where the source has one, the demonstration.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. `tool_calls` only on assistant messages; a tool message answers one call, in the order of the calls before it."""
+    """One message. Only an assistant's has `tool_calls`; a tool message answers one call, in the order of the calls before it."""
 
     role: Role
     content: str = ""

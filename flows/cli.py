@@ -1,0 +1,108 @@
+"""The `slca` command: run a study, read its report, look at MLflow, check the machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from slca_core.config import Study, load_study
+from slca_core.errors import ConfigError, SlcaError
+from tasks.workspace import Workspace, quiet_environment
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+console = Console()
+errors = Console(stderr=True)
+
+StudyFile = Annotated[Path, typer.Argument(help="a study file, e.g. configs/studies/smoke.yaml")]
+Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a setting, e.g. --set rl.updates=10")]
+
+
+def _load(path: Path, overrides: list[str] | None) -> Study:
+    study = load_study(path, tuple(overrides or ()))
+    os.environ.update(quiet_environment(study.root))
+    return study
+
+
+@app.command()
+def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str, typer.Option(help="e.g. 1,2,3")] = "") -> None:
+    """Reproduce a study: what has a record is not run again."""
+    overrides = [*(overrides or ()), *([f"seeds=[{seeds}]"] if seeds else [])]
+    study = _load(study_file, overrides)
+    from flows.reproduce import reproduce
+
+    paths = reproduce(study)
+    console.print(Markdown(_table_of(paths.markdown)))
+    console.print(f"report  {paths.html}", soft_wrap=True, highlight=False)
+    console.print(f"runs    make ui STUDY={study_file}   (MLflow, experiment {study.name})", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def report(
+    study_file: StudyFile,
+    overrides: Overrides = None,
+    format: Annotated[Literal["markdown", "json", "html"], typer.Option(help="json is for machines; html prints the file's path")] = "markdown",
+) -> None:
+    """Print a finished study's report."""
+    study = _load(study_file, overrides)
+    from tasks.report import report_paths
+
+    path = getattr(report_paths(study), format)
+    if not path.is_file():
+        raise ConfigError(f"A report was expected at {path}, there is none yet. Run: slca run {study_file}")
+    if format == "html":
+        console.print(path, soft_wrap=True, highlight=False)
+    else:
+        sys.stdout.write(path.read_text())
+
+
+@app.command()
+def ui(study_file: StudyFile, overrides: Overrides = None, port: Annotated[int, typer.Option(help="loopback port")] = 5000) -> None:
+    """Open MLflow on the study's runs."""
+    study = _load(study_file, overrides)
+    from slca_core.services.process import LOOPBACK, require_free
+
+    workspace = Workspace(study)
+    if not (workspace.root / "mlflow.db").is_file():
+        raise ConfigError(f"An MLflow store was expected at {workspace.root / 'mlflow.db'}, there is none yet. Run: slca run {study_file}")
+    require_free(port, "MLflow's pages")
+    console.print(f"MLflow: http://{LOOPBACK}:{port}  (experiment {study.name}; Ctrl-C ends it)", highlight=False)
+    argv = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", workspace.mlflow_uri, "--host", LOOPBACK, "--port", str(port)]
+    raise SystemExit(subprocess.call(argv))
+
+
+@app.command()
+def doctor(root: Annotated[Path, typer.Option(help="the state folder of your studies")] = Path(".slca")) -> None:
+    """Check versions, machine, ports and the seams of OpenRLHF this project hangs on."""
+    os.environ.update(quiet_environment(root))
+    from tasks.doctor import examine
+
+    if not examine(root):
+        raise SystemExit(2)
+
+
+def _table_of(report: Path) -> str:
+    """The main table of a Markdown report."""
+    lines = report.read_text().splitlines()
+    rows = [index for index, line in enumerate(lines) if line.startswith("|")]
+    end = next((index for index in rows if index + 1 not in rows), rows[-1])
+    return "\n".join(lines[rows[0] : end + 1])
+
+
+def main() -> None:
+    """Entry point: what the user can mend is one sentence and exit code 2, no traceback."""
+    try:
+        app()
+    except SlcaError as error:
+        errors.print(f"[red]slca:[/] {error}", highlight=False, soft_wrap=True, markup=True)
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    main()

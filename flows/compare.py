@@ -1,0 +1,15 @@
+"""The matched comparison: every arm and seed from the same SFT checkpoint, prompts, order and budget."""
+
+from prefect import flow
+
+from slca_core.config import Study
+from slca_core.records import Record
+from tasks.services import frozen_services
+from tasks.train import train_arm
+
+
+@flow(name="compare")
+def compare(study: Study, data: Record, sft: Record) -> dict[str, dict[int, Record]]:
+    """Arm -> seed -> trained checkpoint; arms of equal condition share one run."""
+    with frozen_services(study) as services:
+        return {arm.name: {seed: train_arm(study, arm, seed, data, sft, services) for seed in study.seeds} for arm in study.arms}

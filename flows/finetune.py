@@ -1,0 +1,16 @@
+"""A policy -> its SFT checkpoint, and the data-equivalent one trained on the RL split's demonstrations too."""
+
+from prefect import flow
+
+from slca_core.config import Study
+from slca_core.records import Record
+from tasks import finetune as tasks
+from tasks.report import SFT, SFT_FULL
+
+
+@flow(name="finetune")
+def finetune(study: Study, data: Record) -> tuple[Record, Record, Record]:
+    policy = tasks.prepare_policy(study, data)
+    sft = tasks.finetune(study, data, policy, SFT, splits=("sft",), epochs=study.sft.epochs)
+    sft_full = tasks.finetune(study, data, policy, SFT_FULL, splits=("sft", "rl"), epochs=study.sft.full_epochs)
+    return policy, sft, sft_full

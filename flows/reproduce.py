@@ -1,0 +1,26 @@
+"""The whole paper as one flow.
+
+    slca run configs/studies/smoke.yaml        (or: make reproduce)
+"""
+
+from prefect import flow
+
+from flows.compare import compare
+from flows.curate import curate
+from flows.evaluate import evaluate
+from flows.finetune import finetune
+from flows.report import report
+from slca_core.config import Study
+from slca_core.reporting.report import ReportPaths
+from tasks.report import SFT, SFT_FULL
+
+
+@flow(name="reproduce")
+def reproduce(study: Study) -> ReportPaths:
+    """curate -> finetune -> train the arms -> evaluate -> report."""
+    data = curate(study)
+    policy, sft, sft_full = finetune(study, data)
+    arms = compare(study, data, sft)
+    baselines = {name: {study.seeds[0]: record} for name, record in ((SFT, sft), (SFT_FULL, sft_full))}
+    evaluated = evaluate(study, data, baselines | arms)
+    return report(study, data, [policy, sft, sft_full], evaluated)

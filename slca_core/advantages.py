@@ -1,0 +1,226 @@
+"""Estimators as data: from named rewards to one advantage a token (Eq. 3, App. A.2, Table 21).
+
+An estimator is a value: named rewards, a normaliser within groups, a presence rule, and a routing matrix that says which
+standardised reward reaches which segment. SLCA is the identity matrix; GRPO normalises the sum and sends it everywhere. One
+function computes them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from slca_core.errors import DataError
+from slca_core.segments import Segments
+
+RewardName = Literal["tool", "summary", "outcome", "action"]
+Normaliser = Literal["joint", "separate", "joint_scale"]
+Presence = Literal["all", "tool", "summary"]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """How rewards become advantages.
+
+    A column is what gets standardised: each reward ("separate", "joint_scale"), or the unweighted sum of all of them ("joint").
+
+    Attributes:
+        name: as studies and reports call it.
+        rewards: the rewards it reads.
+        normaliser: "joint" standardises the sum; "separate" each reward by its own statistics; "joint_scale" centres each reward by
+            its own mean and divides by the standard deviation of the sum over the whole group.
+        routing: rows tool and summary, one coefficient a column: how much of it that segment's tokens carry.
+        presence: per column, the rollouts that enter its statistics: all, or those whose segment exists; the others contribute 0.
+        by_std: divide by the standard deviation; False subtracts the mean only (Dr. GRPO).
+        weighted: whether lambda_tool and lambda_sum scale the segments' advantages (after normalisation, where alone they matter).
+    """
+
+    name: str
+    rewards: tuple[RewardName, ...]
+    normaliser: Normaliser
+    routing: tuple[tuple[float, ...], tuple[float, ...]]
+    presence: tuple[Presence, ...]
+    by_std: bool = True
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        columns = 1 if self.normaliser == "joint" else len(self.rewards)
+        widths = (len(self.presence), *(len(row) for row in self.routing))
+        if len(self.routing) != 2 or any(width != columns for width in widths):
+            raise ValueError(
+                f"estimator '{self.name}': presence and both rows of routing must have {columns} entries, one for each "
+                f"standardised column; found {widths}."
+            )
+
+
+def _segment_wise(name: str, summary_to_tool: float, tool_to_summary: float) -> Estimator:
+    """SLCA and its support controls (Table 21): each segment keeps its own reward, and may also receive the other's."""
+    return Estimator(
+        name,
+        rewards=("tool", "summary"),
+        normaliser="separate",
+        routing=((1.0, summary_to_tool), (tool_to_summary, 1.0)),
+        presence=("tool", "summary"),
+        weighted=True,
+    )
+
+
+def _unified(name: str, *, by_std: bool) -> Estimator:
+    """One standardised total for every policy token."""
+    return Estimator(
+        name, rewards=("tool", "summary"), normaliser="joint", routing=((1.0,), (1.0,)), presence=("all",), by_std=by_std
+    )
+
+
+ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
+    {
+        estimator.name: estimator
+        for estimator in (
+            _unified("grpo", by_std=True),
+            _unified("dr_grpo", by_std=False),
+            _segment_wise("slca", summary_to_tool=0.0, tool_to_summary=0.0),
+            _segment_wise("s2t", summary_to_tool=1.0, tool_to_summary=0.0),
+            _segment_wise("t2s", summary_to_tool=0.0, tool_to_summary=1.0),
+            _segment_wise("both", summary_to_tool=1.0, tool_to_summary=1.0),
+            Estimator("toolpo", ("outcome", "action"), "separate", routing=((1.0, 1.0), (1.0, 0.0)), presence=("all", "tool")),
+            Estimator("rltr", ("tool",), "separate", routing=((1.0,), (0.0,)), presence=("tool",)),
+        )
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Advantages:
+    """What `compute_advantages` returns, all float64.
+
+    Attributes:
+        advantages_BT: exactly 0 outside the two segments.
+        tool_B: the value each token of the Tool segment carries; 0 where that segment is absent.
+        summary_B: likewise for the Summary.
+        z_BR: the standardised columns before routing and lambda, in the estimator's order.
+    """
+
+    advantages_BT: Tensor
+    tool_B: Tensor
+    summary_B: Tensor
+    z_BR: Tensor
+
+
+def compute_advantages(
+    estimator: Estimator,
+    rewards: Mapping[str, Tensor],
+    segments: Segments,
+    group_B: Tensor,
+    *,
+    lambda_tool: float = 1.0,
+    lambda_sum: float = 1.0,
+    eps: float = 1e-6,
+) -> Advantages:
+    """Advantages of every token under one estimator (Eq. 3).
+
+    Args:
+        rewards: by name, one scalar a rollout, shape (B,); omission already applied (`rewards.omission`).
+        group_B: any integer a rollout, equal within a prompt's group; groups may be ragged and interleaved.
+        eps: added to the standard deviation; numerical only.
+
+    Raises:
+        ValueError: a reward the estimator needs is not given, or has another shape than (B,).
+        DataError: a reward is NaN or infinite; the message names the reward and the rollout.
+    """
+    reward_BR = _stack_rewards(estimator, rewards, segments)
+    present_BS = torch.stack((segments.tool_present_B, segments.summary_present_B), dim=1)
+    presence_columns = {"all": torch.ones_like(present_BS[:, 0]), "tool": present_BS[:, 0], "summary": present_BS[:, 1]}
+    present_BR = torch.stack([presence_columns[rule] for rule in estimator.presence], dim=1)
+    index_B = torch.unique(group_B.to(reward_BR.device), return_inverse=True)[1]
+
+    z_BR = _standardise(estimator, reward_BR, present_BR, index_B, eps)
+    weight_S = z_BR.new_tensor((lambda_tool, lambda_sum) if estimator.weighted else (1.0, 1.0))
+    credit_BS = torch.where(present_BS, weight_S * (z_BR @ z_BR.new_tensor(estimator.routing).T), 0.0)
+    tool_B, summary_B = credit_BS.unbind(dim=1)
+    advantages_BT = torch.where(segments.tool_BT, tool_B[:, None], 0.0) + torch.where(segments.summary_BT, summary_B[:, None], 0.0)
+    return Advantages(advantages_BT=advantages_BT, tool_B=tool_B, summary_B=summary_B, z_BR=z_BR)
+
+
+def normalise_within_groups(
+    reward_B: Tensor, present_B: Tensor, index_B: Tensor, *, scale_B: Tensor | None = None, by_std: bool = True, eps: float = 1e-6
+) -> Tensor:
+    """z-score each rollout's reward inside its group, over the rollouts whose segment exists (App. A.2).
+
+    Args:
+        reward_B: one finite scalar a rollout, shape (B,).
+        present_B: which rollouts enter the statistics, bool, shape (B,).
+        index_B: group of each rollout as 0..G-1, int64, shape (B,).
+        scale_B: divisor to use instead of the reward's own standard deviation.
+        by_std: False subtracts the mean only.
+
+    Returns:
+        Shape (B,), float64: 0 where the segment is absent, and for a group with fewer than two present rollouts, whose raw score
+        would otherwise stand in for an advantage.
+    """
+    centred_B, count_B = _centre(reward_B, present_B, index_B)
+    if by_std:
+        scale_B = _deviation(centred_B, count_B, index_B) if scale_B is None else scale_B
+        centred_B = centred_B / (scale_B + eps)
+    return torch.where(count_B >= 2, centred_B, 0.0)
+
+
+def _standardise(estimator: Estimator, reward_BR: Tensor, present_BR: Tensor, index_B: Tensor, eps: float) -> Tensor:
+    scale_B = None
+    if estimator.normaliser == "joint":
+        reward_BR = reward_BR.sum(dim=1, keepdim=True)
+    elif estimator.normaliser == "joint_scale":
+        total_B = reward_BR.sum(dim=1)
+        scale_B = _deviation(*_centre(total_B, torch.ones_like(total_B, dtype=torch.bool), index_B), index_B)
+    columns = [
+        normalise_within_groups(reward_B, present_B, index_B, scale_B=scale_B, by_std=estimator.by_std, eps=eps)
+        for reward_B, present_B in zip(reward_BR.unbind(dim=1), present_BR.unbind(dim=1), strict=True)
+    ]
+    return torch.stack(columns, dim=1)
+
+
+def _centre(reward_B: Tensor, present_B: Tensor, index_B: Tensor) -> tuple[Tensor, Tensor]:
+    """Deviation from the group's mean over the present rollouts (0 for absent ones), and the number of those, per rollout.
+
+    The group's smallest reward is subtracted first: the mean of equal numbers need not be that number in floating point, the mean
+    of zeros is 0, so a group without spread comes out as exactly 0.
+    """
+    reward_B = reward_B.double()
+    floor_B = torch.where(present_B, reward_B, torch.inf)
+    floor_B = torch.full_like(reward_B, torch.inf).scatter_reduce(0, index_B, floor_B, "amin")[index_B]
+    above_B = torch.where(present_B, reward_B - floor_B, 0.0)
+    count_B = _sum_by_group(present_B.double(), index_B)
+    mean_B = _sum_by_group(above_B, index_B) / count_B.clamp(min=1)
+    return torch.where(present_B, above_B - mean_B, 0.0), count_B
+
+
+def _deviation(centred_B: Tensor, count_B: Tensor, index_B: Tensor) -> Tensor:
+    """Sample standard deviation (ddof 1) of each rollout's group, shape (B,)."""
+    return (_sum_by_group(centred_B.square(), index_B) / (count_B - 1).clamp(min=1)).sqrt()
+
+
+def _sum_by_group(value_B: Tensor, index_B: Tensor) -> Tensor:
+    """The sum over each rollout's group, shape (B,); there are at most B groups."""
+    return torch.zeros_like(value_B).index_add(0, index_B, value_B)[index_B]
+
+
+def _stack_rewards(estimator: Estimator, rewards: Mapping[str, Tensor], segments: Segments) -> Tensor:
+    expected = segments.turns_B.shape
+    for name in estimator.rewards:
+        if name not in rewards:
+            needed = ", ".join(estimator.rewards)
+            raise ValueError(f"estimator '{estimator.name}' needs the rewards {needed}; '{name}' was not given.")
+        if rewards[name].shape != expected:
+            raise ValueError(f"reward '{name}': shape {tuple(expected)} was expected, found {tuple(rewards[name].shape)}.")
+        bad_B = ~torch.isfinite(rewards[name])
+        if bad_B.any():
+            rollout = int(bad_B.nonzero()[0])
+            raise DataError(
+                f"rollout {rollout}: its reward '{name}' is {rewards[name][rollout].item()}, a finite number was expected. It "
+                "would turn the advantages of its whole group into NaN; give a failed rollout the reward its failure deserves."
+            )
+    return torch.stack([rewards[name].double().to(segments.turns_B.device) for name in estimator.rewards], dim=1)

@@ -1,0 +1,120 @@
+"""Toucan-Test: the training's agent loop over the held-out prompts, against a served checkpoint, greedy and sampled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import httpx
+import pandas as pd
+
+from slca_core.config import ServicesConfig, ToucanTestConfig
+from slca_core.dialogue import Sample
+from slca_core.errors import ServiceError
+from slca_core.results import COLUMNS
+from slca_core.rewards.omission import success_weighted
+from slca_core.rollout import Generated, Limits, RolloutRecord, Scoring, play, rollout_seed, score
+from slca_core.services.client import ChatClient
+
+NAME = "toucan_test"
+SUCCESS_AT = 0.9
+
+
+@dataclass(frozen=True)
+class PolicyServer:
+    """A served checkpoint: vLLM's OpenAI API, completions by token ids."""
+
+    url: str
+    model: str
+
+
+async def evaluate(
+    samples: Sequence[Sample],
+    tokenizer,
+    server: PolicyServer,
+    *,
+    settings: ToucanTestConfig,
+    limits: Limits,
+    scoring: Scoring,
+    services: ServicesConfig,
+    mocker_url: str,
+    judge_url: str,
+    seed: int,
+    on_done: Callable[[], None] = lambda: None,
+) -> list[tuple[int, RolloutRecord]]:
+    """(trial, record) of every item: trial 0 greedy, the others sampled. The simulator is SGLS for every checkpoint."""
+    mocker = ChatClient("mocker", mocker_url, services.mocker)
+    judge = ChatClient("judge", judge_url, services.judge)
+    slots = asyncio.Semaphore(settings.concurrency)
+    limit = httpx.Limits(max_connections=settings.concurrency)
+    async with httpx.AsyncClient(base_url=server.url, timeout=600, limits=limit, trust_env=False) as http:
+
+        async def one(sample: Sample, trial: int) -> tuple[int, RolloutRecord]:
+            temperature = settings.temperature if trial else 0.0
+
+            async def generate(token_ids: list[int], budget: int, turn: int) -> Generated:
+                turn_seed = rollout_seed(seed, 0, sample.sample_id, trial, turn)
+                return await _complete(http, server.model, token_ids, budget, temperature, turn_seed)
+
+            async with slots:
+                trajectory = await play(sample, tokenizer, generate, mocker.ask, limits, "sgls")
+                identity = f"{sample.sample_id}/{trial}"
+                record = await score(sample, trajectory, judge.ask, scoring, rollout_id=identity, update=0, sample_index=trial)
+            on_done()
+            return trial, record
+
+        results = await asyncio.gather(*(one(sample, trial) for trial in range(settings.samples + 1) for sample in samples))
+    await mocker.close()
+    await judge.close()
+    return results
+
+
+async def _complete(http: httpx.AsyncClient, model: str, token_ids: list[int], budget: int, temperature: float, seed: int) -> Generated:
+    body = {
+        "model": model,
+        "prompt": token_ids,
+        "max_tokens": budget,
+        "temperature": temperature,
+        "seed": seed,
+        "skip_special_tokens": False,
+        "return_token_ids": True,
+    }
+    try:
+        response = await http.post("/v1/completions", json=body)
+    except httpx.HTTPError as error:
+        raise ServiceError(f"The policy server at {http.base_url} went away during the evaluation: {type(error).__name__} {error}") from None
+    if response.status_code != 200:
+        raise ServiceError(f"The policy server at {http.base_url} answered HTTP {response.status_code}: {response.text[:300]}")
+    choice = response.json()["choices"][0]
+    return Generated(choice["token_ids"], choice["finish_reason"] == "length")
+
+
+def item_metrics(record: RolloutRecord) -> dict[str, float]:
+    """The Toucan-Test metrics of one rollout; of a failed one, only that it failed."""
+    if record.error:
+        return {"error": 1.0}
+    return {
+        "success_process": float(record.process >= SUCCESS_AT),
+        "success_weighted": float(success_weighted(record.r_tool, record.r_sum) >= SUCCESS_AT),
+        "process": record.process,
+        "name_f1": record.name,
+        "argument_match": (record.key + record.val) / 2,
+        "exact": record.exact,
+        "format_valid": record.fmt,
+        "judge": record.summary_score,
+        "no_call": float(record.omitted),
+        "tool_turns": float(record.tool_turns),
+        "truncated": float(record.truncated),
+        "error": 0.0,
+    }
+
+
+def as_items(results: Iterable[tuple[int, RolloutRecord]], *, condition: str, seed: int) -> pd.DataFrame:
+    """The long per-item table of `slca_core.results`."""
+    rows = [
+        (condition, seed, NAME, record.subset, record.sample_id, trial, "sampled" if trial else "greedy", metric, value)
+        for trial, record in results
+        for metric, value in item_metrics(record).items()
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).sort_values(["item", "trial", "metric"], ignore_index=True)

@@ -1,0 +1,375 @@
+"""A study: one YAML file, read into frozen models.
+
+Precedence: defaults < study file < dotted overrides of the command line. Unknown keys are refused with the nearest known one
+named, and every error is listed at once. The defaults of `RlConfig` and `SftConfig` are the paper's (Table 6).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from slca_core.errors import ConfigError
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+ARMS = REPOSITORY / "configs" / "arms"
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+
+class Arm(Frozen):
+    """One condition of the comparison, as a value: estimator x process reward x simulator conditioning."""
+
+    name: str = Field(pattern=r"^[a-z0-9_]+$")
+    title: str
+    estimator: str = Field(description="a name in slca_core.advantages.ESTIMATORS")
+    process_reward: Literal["hierr", "none", "reference_outcome"] = "hierr"
+    simulator: Literal["sgls", "unconstrained"] = "sgls"
+    lambda_tool: float = 1.0
+    lambda_sum: float = 1.0
+
+    @model_validator(mode="after")
+    def _estimator_is_known(self) -> Arm:
+        from slca_core.advantages import ESTIMATORS
+
+        if self.estimator not in ESTIMATORS:
+            raise ValueError(f"estimator {self.estimator!r} is unknown; known: {', '.join(sorted(ESTIMATORS))}")
+        return self
+
+    def condition(self) -> dict[str, Any]:
+        """What makes two arms the same experiment: everything but the names, weights only where the estimator uses them."""
+        from slca_core.advantages import ESTIMATORS
+
+        condition = self.model_dump(exclude={"name", "title"})
+        if not ESTIMATORS[self.estimator].weighted:
+            del condition["lambda_tool"], condition["lambda_sum"]
+        return condition
+
+
+def load_arm(value: Any) -> Any:
+    """An arm given by name stands in configs/arms/<name>.yaml; a mapping is taken as it is."""
+    if not isinstance(value, str):
+        return value
+    path = ARMS / f"{value}.yaml"
+    if not path.is_file():
+        known = sorted(file.stem for file in ARMS.glob("*.yaml"))
+        raise ValueError(f"no arm file {path.name} in {ARMS}; known arms: {', '.join(known)}")
+    return {"name": value, **_read_mapping(path)}
+
+
+def _read_mapping(path: Path) -> dict[str, Any]:
+    """ValueError, as a validator may raise it, if the file holds anything else."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} was expected to hold a mapping of settings, it holds {type(values).__name__}.")
+    return values
+
+
+class GeneratedData(Frozen):
+    """The shipped generator's share: how many Toucan-format records of its small world, from which seed."""
+
+    count: int = Field(6000, ge=1)
+    seed: int = 0
+
+
+class DataConfig(Frozen):
+    source: Literal["generated"] | Annotated[tuple[Path, ...], Field(min_length=1)] = "generated"
+    generated: GeneratedData = GeneratedData()
+    test_size: int = Field(4000, ge=1, description="held out before anything else")
+    test_decomposed_fraction: float = Field(0.25, ge=0, le=1, description="paper: 1,000 of 4,000")
+    sft_fraction: float = Field(42423 / 74241, gt=0, lt=1, description="paper: 42,423 SFT, 31,818 RL")
+    quarantine_limit: float = Field(0.05, ge=0, le=1, description="share of unreadable records at which curation stops")
+    seed: int = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_folder_is_a_list(cls, value: Any) -> Any:
+        source = value.get("source") if isinstance(value, dict) else None
+        if isinstance(source, str | Path) and source != "generated":
+            value = {**value, "source": [part.strip() for part in str(source).split(",") if part.strip()]}
+        return value
+
+
+class ScratchPolicy(Frozen):
+    """A Qwen3-architecture model from a random start. Heads of size 32 or 64: vLLM's CPU attention has no other."""
+
+    vocab_size: int = Field(1280, ge=400)
+    hidden_size: int = 128
+    intermediate_size: int = 384
+    layers: int = 3
+    heads: int = 4
+    initializer_range: float = 0.08
+
+    @model_validator(mode="after")
+    def _head_size_runs_on_cpu(self) -> ScratchPolicy:
+        head = self.hidden_size / self.heads
+        if head not in (32, 64):
+            raise ValueError(f"hidden_size / heads is {head:g}; vLLM's CPU attention takes head sizes 32 and 64")
+        return self
+
+
+class PolicyConfig(Frozen):
+    """`checkpoint`, a Hugging Face folder, or a model made from scratch."""
+
+    checkpoint: Path | None = None
+    scratch: ScratchPolicy | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> PolicyConfig:
+        if (self.checkpoint is None) == (self.scratch is None):
+            raise ValueError("exactly one of `checkpoint` and `scratch` is expected")
+        return self
+
+
+class SftConfig(Frozen):
+    """Table 6, SFT column."""
+
+    learning_rate: float = 5e-6
+    epochs: int = Field(2, ge=1)
+    full_epochs: int = Field(1, ge=1, description="of the data-equivalent run on the SFT and RL splits")
+    pretrain_epochs: int = Field(0, ge=0, description="language modelling on all tokens first: for a policy made from scratch")
+    batch_size: int = 32
+    micro_batch_size: int = 1
+    max_length: int = 16384
+    warmup_ratio: float = 0.1
+    scheduler: str = "cosine_with_min_lr"
+    min_lr_ratio: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+
+
+class RlConfig(Frozen):
+    """Table 6, RL column; Eq. 3 and App. A for the estimators, A.3 for the penalty."""
+
+    prompts_per_update: int = Field(128, ge=1)
+    group_size: int = Field(16, ge=2)
+    updates: int = Field(248, ge=1)
+    minibatch_prompts: int = Field(32, ge=1)
+    micro_batch_size: int = 1
+    learning_rate: float = 1e-6
+    scheduler: str = "constant"
+    warmup_ratio: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    kl_coef: float = 0.001
+    clip: float = 0.2
+    dual_clip: float = 3.0
+    temperature: float = 1.0
+    max_turns: int = Field(10, ge=1)
+    turn_tokens: int = Field(8192, ge=1)
+    response_tokens: int = Field(8192, ge=1, description="all tokens after the prompt, observations included")
+    max_length: int = 24576
+    observation_tokens: int = Field(2048, ge=8, description="a longer tool response is cut in the middle")
+    omission_penalty: float = Field(-0.5, lt=0)
+    malformed_call: Literal["continue", "end"] = "continue"
+    hierr_semantics: Literal["paper", "release"] = "paper"
+    hierr_weights: str = "default"
+    eps: float = 1e-6
+    checkpoint_every: int = Field(10, ge=1)
+
+    @model_validator(mode="after")
+    def _batches_divide(self) -> RlConfig:
+        if self.prompts_per_update % self.minibatch_prompts:
+            raise ValueError("prompts_per_update must be a multiple of minibatch_prompts")
+        return self
+
+    @model_validator(mode="after")
+    def _a_prompt_has_room(self) -> RlConfig:
+        if self.response_tokens >= self.max_length:
+            raise ValueError("max_length holds prompt and response; it must be larger than response_tokens")
+        return self
+
+    @model_validator(mode="after")
+    def _weighting_is_known(self) -> RlConfig:
+        from slca_core.rewards.hierr import WEIGHTINGS
+
+        if self.hierr_weights not in WEIGHTINGS:
+            raise ValueError(f"hierr_weights {self.hierr_weights!r} is unknown; known: {', '.join(WEIGHTINGS)}")
+        return self
+
+
+class ServiceConfig(Frozen):
+    """One frozen model behind an OpenAI-compatible endpoint."""
+
+    managed: Literal["standin", "external"] = "standin"
+    url: str | None = Field(None, description="of the /v1 root, for `external`")
+    model: str
+    temperature: float = Field(ge=0)
+    max_tokens: int = Field(ge=1)
+    timeout_s: float = Field(540.0, gt=0)
+    retries: int = Field(2, ge=0)
+    retry_delay_s: float = Field(1.0, ge=0)
+    concurrency: int = Field(300, ge=1)
+    api_key_env: str | None = Field(None, description="name of the environment variable that holds the key")
+
+    @model_validator(mode="after")
+    def _external_has_url(self) -> ServiceConfig:
+        if (self.managed == "external") != (self.url is not None):
+            raise ValueError("`url` goes with `managed: external`, and only with it")
+        if self.managed == "external" and "model" not in self.model_fields_set:
+            raise ValueError("`managed: external` needs `model`, the name under which the endpoint serves it")
+        return self
+
+
+class MockerConfig(ServiceConfig):
+    """Table 7."""
+
+    model: str = "standin-mocker"
+    temperature: float = Field(0.6, ge=0)
+    max_tokens: int = Field(4096, ge=1)
+
+
+class JudgeConfig(ServiceConfig):
+    """Table 3."""
+
+    model: str = "standin-judge"
+    temperature: float = Field(0.0, ge=0)
+    max_tokens: int = Field(8192, ge=1)
+    retries: int = Field(3, ge=0)
+    retry_delay_s: float = Field(2.0, ge=0)
+
+
+class ServicesConfig(Frozen):
+    mocker: MockerConfig = MockerConfig()
+    judge: JudgeConfig = JudgeConfig()
+    failure_limit: float = Field(0.02, ge=0, le=1, description="share of failed service calls above which an update stops the run")
+
+
+class ToucanTestConfig(Frozen):
+    samples: int = Field(0, ge=0, description="further rollouts a prompt at `temperature`, beside the greedy one")
+    temperature: float = 1.0
+    concurrency: int = 64
+
+
+class EvaluationConfig(Frozen):
+    toucan_test: ToucanTestConfig = ToucanTestConfig()
+
+
+class CpuProfile(Frozen):
+    """Two cores: stock OpenRLHF through the CPU adapter, float32, gloo."""
+
+    kind: Literal["cpu"] = "cpu"
+    threads: int = Field(2, ge=1)
+    kv_cache_gib: int = Field(1, ge=1)
+
+
+class GpuProfile(Frozen):
+    """A CUDA cluster; untested where this project is developed."""
+
+    kind: Literal["gpu"] = "gpu"
+    actor_nodes: int = 1
+    actor_gpus_per_node: int = 8
+    vllm_engines: int = 4
+    vllm_tensor_parallel: int = 2
+    colocate: bool = True
+    gpu_memory: float = 0.6
+    ray_address: str | None = "auto"
+    micro_rollout_batch: int = 8
+
+
+class Study(Frozen):
+    """Everything one reproduction needs to know."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    description: str = ""
+    root: Path = Field(Path(".slca"), description="all state: artifacts, MLflow store, Prefect, caches, logs")
+    seeds: tuple[int, ...] = Field((1,), min_length=1)
+    data: DataConfig = DataConfig()
+    policy: PolicyConfig
+    sft: SftConfig = SftConfig()
+    rl: RlConfig = RlConfig()
+    arms: tuple[Annotated[Arm, BeforeValidator(load_arm)], ...] = Field(
+        ("grpo", "slca", "wo_slca", "wo_sgls", "wo_hierr"), validate_default=True
+    )
+    services: ServicesConfig = ServicesConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    machine: CpuProfile | GpuProfile = Field(CpuProfile(), discriminator="kind")
+    paper_backbone: str | None = Field(None, description="backbone whose published figures stand beside ours, e.g. qwen2.5-7b")
+
+    @field_validator("machine", mode="before")
+    @classmethod
+    def _machine_is_cpu_unless_said(cls, value: Any) -> Any:
+        return {"kind": "cpu", **value} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _arms_are_distinct(self) -> Study:
+        names = [arm.name for arm in self.arms]
+        if len(set(names)) < len(names):
+            raise ValueError(f"arm names must differ, found {', '.join(names)}")
+        return self
+
+
+def load_study(path: Path, overrides: tuple[str, ...] = ()) -> Study:
+    """Reads a study file and applies `key.sub=value` overrides; ConfigError lists everything that is wrong with it."""
+    if not path.is_file():
+        raise ConfigError(
+            f"A study file was expected at {path}, there is none. The shipped ones are in {REPOSITORY / 'configs' / 'studies'}."
+        )
+    try:
+        values = _read_mapping(path)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    for override in overrides:
+        _apply(values, override)
+    try:
+        return Study.model_validate(values)
+    except ValidationError as error:
+        lines = [_explain(item) for item in error.errors()]
+        count = "one error" if len(lines) == 1 else f"{len(lines)} errors"
+        raise ConfigError(f"{path} has {count}:\n" + "\n".join(f"  - {line}" for line in lines)) from None
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not key:
+        raise ConfigError(f"An override is key.sub=value, found {override!r}.")
+    *parents, leaf = key.strip().split(".")
+    for parent in parents:
+        if values.get(parent) is None:
+            values[parent] = {}
+        values = values[parent]
+        if not isinstance(values, dict):
+            raise ConfigError(f"The override {override!r} goes below {parent!r}, which is no mapping.")
+    try:
+        values[leaf] = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"The value of the override {override!r} is not YAML.") from None
+
+
+def _explain(item: Any) -> str:
+    location = ".".join(str(part) for part in item["loc"])
+    if item["type"] != "extra_forbidden":
+        # A mapping is named by its place; what is wrong with it, the message says.
+        found = "" if isinstance(item["input"], BaseModel | dict) else f" (found {str(item['input'])[:80]!r})"
+        return f"{location or 'study'}: {item['msg'].removeprefix('Value error, ')}{found}"
+    known = _known_keys(item["loc"][:-1])
+    near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)
+    return f"{location}: unknown key" + (f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(sorted(known))}")
+
+
+def _known_keys(location: tuple[Any, ...]) -> list[str]:
+    """The keys of the model that stands at `location`, where pydantic puts list positions and the tags of unions too."""
+    models: list[type[BaseModel]] = [Study]
+    for part in location:
+        fields = [model.model_fields[part] for model in models if part in model.model_fields]
+        if fields:
+            models = [model for field in fields for model in _models_in(field.annotation)]
+        else:
+            tagged = [model for model in models if "kind" in model.model_fields and model.model_fields["kind"].default == part]
+            models = tagged or models
+    return [key for model in models for key in model.model_fields]
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)

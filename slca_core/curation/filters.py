@@ -1,0 +1,85 @@
+"""Which dialogues become samples (App. B): the reasons for leaving one out, each with the test for it.
+
+Some reasons are intentions rather than defects: a record without any call teaches no tool use, a dialogue whose later turns call
+nothing has nothing to decompose. The others are the paper's strict filtering of broken and hallucinated trajectories.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from itertools import pairwise
+
+from slca_core.dialogue import Dialogue, Message
+
+
+class FilterReason(StrEnum):
+    """Why a readable record gives no sample."""
+
+    IRRELEVANT = "irrelevant or without a call"
+    NO_LATER_CALL = "multi-turn without a call after turn 1"
+    EMPTY_QUESTION = "empty question"
+    CONFLICTING_TOOLS = "conflicting definitions of one tool"
+    UNKNOWN_TOOL = "call of a tool that is not offered"
+    UNANSWERED_CALL = "calls and answers differ in number"
+    EMPTY_TOOL_RESPONSE = "empty tool response"
+    NO_FINAL_ANSWER = "no final answer after a call"
+    PROMPT_TOO_LONG = "prompt too long"
+    DUPLICATE = "duplicate record"
+
+
+# Left out by design, not because something is wrong with the record.
+INTENDED = frozenset({FilterReason.IRRELEVANT, FilterReason.NO_LATER_CALL, FilterReason.PROMPT_TOO_LONG, FilterReason.DUPLICATE})
+
+
+def filter_reason(dialogue: Dialogue) -> FilterReason | None:
+    """The first reason to leave the dialogue out, or None to keep it; intentions come before defects."""
+    if dialogue.subset == "irrelevant" or not any(message.tool_calls for message in dialogue.messages):
+        return FilterReason.IRRELEVANT
+    turns = user_turns(dialogue.messages)
+    if len(turns) > 1 and not any(_calls(turn) for turn in turns[1:]):
+        return FilterReason.NO_LATER_CALL
+    if not all(turn[0].content.strip() for turn in turns):
+        return FilterReason.EMPTY_QUESTION
+    return _tool_defect(dialogue) or _answer_defect(dialogue.messages, turns)
+
+
+def user_turns(messages: tuple[Message, ...]) -> list[tuple[Message, ...]]:
+    """The messages cut before each user message; what stands before the first one is left out."""
+    starts = [index for index, message in enumerate(messages) if message.role == "user"]
+    return [messages[start:end] for start, end in pairwise([*starts, len(messages)])]
+
+
+def _calls(turn: tuple[Message, ...]) -> bool:
+    return any(message.tool_calls for message in turn)
+
+
+def _tool_defect(dialogue: Dialogue) -> FilterReason | None:
+    definitions: dict[str, str] = {}
+    for tool in dialogue.tools:
+        name, text = tool["function"]["name"], json.dumps(tool, sort_keys=True)
+        if definitions.setdefault(name, text) != text:
+            return FilterReason.CONFLICTING_TOOLS
+    called = {call.name for message in dialogue.messages for call in message.tool_calls}
+    return FilterReason.UNKNOWN_TOOL if called - definitions.keys() else None
+
+
+def _answer_defect(messages: tuple[Message, ...], turns: list[tuple[Message, ...]]) -> FilterReason | None:
+    answers = [message for message in messages if message.role == "tool"]
+    if any(
+        _answer_count(messages, index) != len(message.tool_calls) for index, message in enumerate(messages) if message.tool_calls
+    ):
+        return FilterReason.UNANSWERED_CALL
+    if not all(answer.content.strip() for answer in answers):
+        return FilterReason.EMPTY_TOOL_RESPONSE
+    calling = [turn for turn in turns if _calls(turn)]
+    if any(turn[-1].role != "assistant" or turn[-1].tool_calls or not turn[-1].content.strip() for turn in calling):
+        return FilterReason.NO_FINAL_ANSWER
+    return None
+
+
+def _answer_count(messages: tuple[Message, ...], index: int) -> int:
+    count = 0
+    while index + 1 + count < len(messages) and messages[index + 1 + count].role == "tool":
+        count += 1
+    return count

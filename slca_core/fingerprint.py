@@ -1,0 +1,68 @@
+"""Digests that say what a step depends on: canonical JSON of its values, the syntax of the code that does it, the bytes of its files."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_TEMPLATES = (".jinja",)
+
+
+def canonical_json(value: Any) -> str:
+    """One text for equal values. TypeError for a value without a stable form (sets, paths, objects): convert it, or leave it out."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest(value: Any) -> str:
+    """sha256 of the canonical JSON, in hex."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_digest(paths: Iterable[Path]) -> str:
+    """Names and contents of some files, whatever folder they lie in."""
+    return digest({path.name: file_digest(path) for path in paths})
+
+
+def checkpoint_digest(folder: Path) -> str:
+    """Weights, configuration and tokenizer of a Hugging Face checkpoint folder."""
+    kept = (".safetensors", ".bin", ".json", ".model", ".jinja", ".txt")
+    return files_digest(sorted(path for path in folder.iterdir() if path.suffix in kept))
+
+
+@cache
+def code_digest(*modules: str) -> str:
+    """The modules' syntax without comments and docstrings, a package with all below it, templates as text."""
+    return digest({name: _source(path) for module in modules for name, path in _files(module)})
+
+
+def _files(module: str) -> list[tuple[str, Path]]:
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ValueError(f"no source was found for module {module}")
+    origin = Path(spec.origin)
+    if origin.name != "__init__.py":
+        return [(module, origin)]
+    found = sorted(path for path in origin.parent.rglob("*") if path.suffix in (".py", *_TEMPLATES))
+    return [(f"{module}/{path.relative_to(origin.parent)}", path) for path in found]
+
+
+def _source(path: Path) -> str:
+    text = path.read_text()
+    if path.suffix in _TEMPLATES:
+        return text
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)

@@ -1,0 +1,68 @@
+"""The summary judge: rubric, rating scale (Table 4) and its parsing.
+
+It sees the question, the tool responses and the final answer only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import Literal, get_args
+
+Rating = Literal["very poor", "poor", "acceptable", "good", "excellent"]
+RATINGS: tuple[Rating, ...] = get_args(Rating)
+JUDGE_FAILURE_SCORE = 0.0
+
+_RUBRIC = """You grade the final answer of an assistant that used tools. Grade only what is written below.
+
+Weigh three points:
+1. Result interpretation: does the answer say what the tool responses say, without error or invention?
+2. Information completeness: does it give everything the question asks for, as far as the responses hold it?
+3. Expression quality: is it clear, orderly and no longer than needed?
+
+<question>
+{question_content}
+</question>
+<tool_responses>
+{tool_responses}
+</tool_responses>
+<final_response>
+{final_response}
+</final_response>
+
+Choose one rating: very poor, poor, acceptable, good, excellent. Reply in this form only:
+<response>
+  <response_quality>
+    <reasoning>one or two sentences</reasoning>
+    <rating>the rating</rating>
+  </response_quality>
+</response>
+"""
+
+_RATING = re.compile(r"<response_quality>.*?<rating>(.*?)</rating>.*?</response_quality>", re.DOTALL | re.IGNORECASE)
+
+
+def judge_prompt(question: str, tool_responses: Sequence[str], final_response: str) -> str:
+    """The judge's single user message; values are escaped, so that no answer can close a tag or bring a rating of its own."""
+    numbered = "\n".join(f"{number}. {escape(response, quote=False)}" for number, response in enumerate(tool_responses, 1))
+    values = {
+        "{question_content}": escape(question, quote=False),
+        "{tool_responses}": numbered or "(none)",
+        "{final_response}": escape(final_response, quote=False),
+    }
+    return re.sub("|".join(map(re.escape, values)), lambda match: values[match.group()], _RUBRIC)
+
+
+def parse_rating(answer: str) -> Rating | None:
+    """The one rating in the judge's answer; None if there is none, more than one, or one off the scale."""
+    if len(re.findall(r"<rating>", answer, re.IGNORECASE)) != 1:
+        return None
+    match = _RATING.search(answer)
+    rating = match.group(1).strip().lower() if match else None
+    return rating if rating in RATINGS else None
+
+
+def rating_score(rating: Rating | None) -> float:
+    """(r - 1) / 4 for the five ratings, JUDGE_FAILURE_SCORE for a parse failure."""
+    return JUDGE_FAILURE_SCORE if rating is None else RATINGS.index(rating) / 4

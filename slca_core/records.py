@@ -1,0 +1,126 @@
+"""Content-addressed steps: what ran once with these inputs, values and code is not run again.
+
+An artifact lies in `<root>/artifacts/<step>/<name>-<12 hex of its identity>/`; its `record.json` is written last, so a folder without one is
+an unfinished attempt, which a step may go on from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from slca_core.config import REPOSITORY, Frozen
+from slca_core.fingerprint import code_digest, digest, file_digest
+
+RECORD = "record.json"
+LOCK = REPOSITORY / "requirements" / "cpu.txt"
+_VERSIONS = ("torch", "transformers", "openrlhf", "ray", "deepspeed", "prefect", "mlflow")
+
+
+class Step(Frozen):
+    """What a step is: its literals, the digests of its inputs, and the modules whose code it runs. Paths, hosts and ports stay out."""
+
+    step: str
+    name: str
+    config: dict[str, Any] = Field(default_factory=dict)
+    inputs: dict[str, str] = Field(default_factory=dict)
+    code: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        values = {"step": self.step, "config": self.config, "inputs": self.inputs, "code": code_digest(*self.code), "lock": file_digest(LOCK)}
+        return digest(values)
+
+
+class Record(Frozen):
+    """A finished step: where it lies, the digest of what it made, and facts for those who come after."""
+
+    step: str
+    name: str
+    identity: str
+    output_digest: str
+    folder: Path
+    config: dict[str, Any]
+    inputs: dict[str, str]
+    facts: dict[str, Any]
+    seconds: float
+    versions: dict[str, str]
+    commit: str
+    argv: tuple[str, ...]
+
+
+class Store:
+    """The artifacts below one root."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def folder(self, step: Step) -> Path:
+        """Where the step lies or would lie; equal identities share one folder, under the name that came first."""
+        parent, short = self.root / "artifacts" / step.step, step.identity[:12]
+        return next(parent.glob(f"*-{short}"), parent / f"{step.name}-{short}")
+
+    def find(self, step: Step) -> Record | None:
+        path = self.folder(step) / RECORD
+        if not path.is_file():
+            return None
+        return Record.model_validate(json.loads(path.read_text()) | {"folder": path.parent})
+
+    def run(self, step: Step, work: Callable[[Path], tuple[str, dict[str, Any]]]) -> Record:
+        """The step's record; made by `work(folder)` -> (output digest, facts) if there is none yet."""
+        if found := self.find(step):
+            return found
+        folder = self.folder(step)
+        folder.mkdir(parents=True, exist_ok=True)
+        earlier = _seconds_so_far(folder)
+        started = time.monotonic()
+        try:
+            output_digest, facts = work(folder)
+        finally:
+            seconds = earlier + time.monotonic() - started
+            (folder / "seconds").write_text(str(seconds))
+        record = Record(
+            step=step.step,
+            name=step.name,
+            identity=step.identity,
+            output_digest=output_digest,
+            folder=folder,
+            config=step.config,
+            inputs=step.inputs,
+            facts=facts,
+            seconds=seconds,
+            versions={name: metadata.version(name) for name in _VERSIONS},
+            commit=_commit(),
+            argv=tuple(sys.argv),
+        )
+        write_atomically(folder / RECORD, record.model_dump_json(indent=2))
+        return record
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Temporary file, fsync, rename: a reader sees the old text or the new one."""
+    unfinished = path.with_name(path.name + ".unfinished")
+    with unfinished.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+def _seconds_so_far(folder: Path) -> float:
+    path = folder / "seconds"
+    return float(path.read_text() or 0) if path.is_file() else 0.0
+
+
+def _commit() -> str:
+    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"

@@ -1,0 +1,55 @@
+"""The omission override (App. A.3): answering without a call where calls were due.
+
+It replaces rewards before any statistic is taken. The penalty stands in the summary's reward, since such a rollout has no Tool
+segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from slca_core.calls import parse_turn
+from slca_core.dialogue import ToolCall
+
+R_PEN = -0.5
+
+Reward = TypeVar("Reward", float, Tensor)
+
+
+def is_omitted(turns: Sequence[str], gold: Sequence[Sequence[ToolCall]]) -> bool:
+    """Whether gold has calls and the rollout, its thinking removed, has no `<tool_call>` opening tag.
+
+    The tag decides, not whether a call could be parsed: a malformed attempt is no omission.
+    """
+    return any(gold) and not any(parse_turn(turn).n_open for turn in turns)
+
+
+def apply_omission(r_tool: Reward, r_sum: Reward, omitted: bool | Tensor, penalty: float = R_PEN) -> tuple[Reward, Reward]:
+    """(R_tool, R_sum) after the override: (0, penalty) where omitted, so that the joint reward is the penalty too.
+
+    Args:
+        r_tool, r_sum: both floats, or both tensors of shape (B,).
+        omitted: a bool, or a bool tensor of shape (B,).
+    """
+    return _replace(r_tool, omitted, 0.0), _replace(r_sum, omitted, penalty)
+
+
+def apply_omission_to_outcome(outcome: Reward, omitted: bool | Tensor) -> Reward:
+    """ToolPO's outcome after the override: 0 where omitted."""
+    return _replace(outcome, omitted, 0.0)
+
+
+def success_weighted(r_tool: Reward, r_sum: Reward, *, lambda_tool: float = 1.0, lambda_sum: float = 1.0) -> Reward:
+    """S_norm = max(0, (lambda_tool R_tool + lambda_sum R_sum) / (lambda_tool + lambda_sum)), so 0 for an omission (App. A.3)."""
+    total = (lambda_tool * r_tool + lambda_sum * r_sum) / (lambda_tool + lambda_sum)
+    return total.clamp(min=0) if isinstance(total, Tensor) else max(0.0, total)
+
+
+def _replace(value: Reward, where: bool | Tensor, by: float) -> Reward:
+    if isinstance(value, Tensor):
+        return torch.where(torch.as_tensor(where, dtype=torch.bool, device=value.device), by, value)
+    return by if where else value

@@ -1,0 +1,297 @@
+"""The agent loop, one for training and evaluation: the policy writes a turn, its calls are answered, until a turn calls nothing.
+
+`play` makes a trajectory; `score` gives it its rewards, once, after the loop, and returns the record that metrics, replay and
+tables read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from slca_core import chat
+from slca_core.calls import ParsedTurn, parse_turn
+from slca_core.dialogue import Sample
+from slca_core.errors import ServiceError
+from slca_core.judge import judge_prompt, parse_rating, rating_score
+from slca_core.rewards.hierr import WEIGHTINGS, score_process
+from slca_core.rewards.omission import apply_omission, apply_omission_to_outcome, is_omitted
+from slca_core.rewards.outcome import action_reward, reference_outcome
+from slca_core.schemas import ToolSet
+from slca_core.simulator.sgls import MALFORMED_CALL, Ask, Observation, simulate
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Lengths in tokens. `response_tokens` counts everything after the prompt, observations included."""
+
+    max_turns: int
+    turn_tokens: int
+    response_tokens: int
+    max_length: int
+    observation_tokens: int
+    malformed_call: Literal["continue", "end"] = "continue"
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How a trajectory becomes rewards."""
+
+    process_reward: Literal["hierr", "none", "reference_outcome"]
+    hierr_semantics: Literal["paper", "release"]
+    hierr_weights: str
+    omission_penalty: float
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """One turn from the policy: its token ids (the end token included if it wrote one) and whether the budget cut it.
+
+    `logprobs`, where the engine gives them, has one value a token.
+    """
+
+    token_ids: list[int]
+    truncated: bool
+    logprobs: list[float] | None = None
+
+
+Generate = Callable[[list[int], int, int], Awaitable[Generated]]
+
+
+@dataclass(slots=True)
+class Trajectory:
+    """Token ids of prompt, actions and observations in order; `action_ranges` are the policy's, half-open.
+
+    `observations` are texts as the policy saw them, `logprobs` are 0 on every token it did not write.
+    """
+
+    token_ids: list[int]
+    prompt_tokens: int
+    action_ranges: list[tuple[int, int]] = field(default_factory=list)
+    logprobs: list[float] | None = None
+    turns: list[str] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    truncated: bool = False
+    final_response: str = ""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRecord:
+    """One scored rollout. Rewards are those that enter the estimator: the omission override is applied."""
+
+    rollout_id: str
+    sample_id: str
+    subset: str
+    update: int
+    sample_index: int
+    r_tool: float
+    r_sum: float
+    outcome: float
+    action: float
+    omitted: bool
+    fmt: float
+    name: float
+    key: float
+    val: float
+    par: float
+    process: float
+    exact: float
+    n_open: int
+    n_close: int
+    n_valid: int
+    rating: str | None
+    summary_score: float
+    tool_turns: int
+    refused_calls: int
+    truncated: bool
+    error: str | None
+    question: str
+    turns: list[str]
+    observations: list[str]
+    final_response: str
+    token_ids: list[int]
+    action_ranges: list[tuple[int, int]]
+    prompt_tokens: int
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def rollout_seed(study_seed: int, update: int, sample_id: str, sample_index: int, turn: int) -> int:
+    """The sampling seed of one turn: its identity and nothing else, so that matched arms draw the same noise."""
+    identity = f"{study_seed}/{update}/{sample_id}/{sample_index}/{turn}".encode()
+    return int.from_bytes(hashlib.sha256(identity).digest()[:4]) >> 1
+
+
+async def play(
+    sample: Sample, tokenizer, generate: Generate, ask_mocker: Ask, limits: Limits, condition: Literal["sgls", "unconstrained"]
+) -> Trajectory:
+    """Plays one rollout. An exception of a service becomes the trajectory's `error`; what was written until then stays.
+
+    `generate` gets all tokens so far, how many it may write, and the turn's number. Of its exceptions only a ServiceError becomes
+    the rollout's: an engine in this process that breaks has broken for every rollout.
+    """
+    tools = ToolSet.of(sample.tools)
+    prompt_ids = encode(tokenizer, chat.render(sample.prompt, sample.tools, generate=True))
+    trajectory = Trajectory(token_ids=list(prompt_ids), prompt_tokens=len(prompt_ids))
+    for turn in range(limits.max_turns):
+        budget = min(limits.turn_tokens, _room(trajectory, limits))
+        if budget < 1:
+            trajectory.truncated = True
+            break
+        try:
+            action = await generate(list(trajectory.token_ids), budget, turn)
+        except ServiceError as error:
+            trajectory.error = f"policy: {error}"
+            break
+        if not action.token_ids:
+            trajectory.truncated = True
+            break
+        parsed = parse_turn(_append_action(trajectory, tokenizer, action))
+        if parsed.n_open == 0:
+            trajectory.final_response = parsed.text.strip()
+            break
+        if not parsed.calls and limits.malformed_call == "end":
+            break
+        if action.truncated or turn == limits.max_turns - 1:
+            trajectory.truncated = True
+            break
+        try:
+            observations = await _answer(parsed, tools, ask_mocker, condition)
+        except Exception as error:
+            trajectory.error = f"mocker: {type(error).__name__}: {error}"
+            break
+        seen = [_as_seen(observation, tokenizer, limits.observation_tokens) for observation in observations]
+        piece = encode(tokenizer, chat.render_observation([observation.text for observation in seen]))
+        if not _has_ended(trajectory, tokenizer):
+            piece = encode(tokenizer, chat.END) + piece
+        if len(piece) >= _room(trajectory, limits):
+            trajectory.truncated = True
+            break
+        trajectory.observations += seen
+        trajectory.token_ids += piece
+        if trajectory.logprobs is not None:
+            trajectory.logprobs += [0.0] * len(piece)
+    return trajectory
+
+
+def _room(trajectory: Trajectory, limits: Limits) -> int:
+    """How many more tokens the rollout may have."""
+    used = len(trajectory.token_ids)
+    return min(limits.response_tokens - (used - trajectory.prompt_tokens), limits.max_length - used)
+
+
+def _append_action(trajectory: Trajectory, tokenizer, action: Generated) -> str:
+    start = len(trajectory.token_ids)
+    if action.logprobs is not None:
+        known = trajectory.logprobs or []
+        trajectory.logprobs = known + [0.0] * (start - len(known)) + action.logprobs
+    trajectory.token_ids += action.token_ids
+    trajectory.action_ranges.append((start, len(trajectory.token_ids)))
+    trajectory.truncated = action.truncated
+    text = decode(tokenizer, action.token_ids).removesuffix(chat.END)
+    trajectory.turns.append(text)
+    return text
+
+
+def _has_ended(trajectory: Trajectory, tokenizer) -> bool:
+    """Whether the turn ends on the end token; an engine that stops otherwise leaves it out, and the chat format needs it."""
+    return trajectory.token_ids[-1:] == encode(tokenizer, chat.END)
+
+
+def _as_seen(observation: Observation, tokenizer, limit: int) -> Observation:
+    return dataclasses.replace(observation, text=shorten(tokenizer, chat.neutralise(observation.text), limit))
+
+
+async def _answer(parsed: ParsedTurn, tools: ToolSet, ask: Ask, condition: Literal["sgls", "unconstrained"]) -> list[Observation]:
+    """One observation a call, in order; a block that could not be read gets the fixed error in its place."""
+    observations = []
+    for block in parsed.blocks:
+        if block.refusal is not None:
+            observations.append(Observation(MALFORMED_CALL, refused=True))
+            continue
+        for call in block.calls:
+            observations.append(await simulate(call, tools, ask, condition))
+    return observations or [Observation(MALFORMED_CALL, refused=True)]
+
+
+async def score(
+    sample: Sample, trajectory: Trajectory, ask_judge: Ask, scoring: Scoring, *, rollout_id: str, update: int, sample_index: int
+) -> RolloutRecord:
+    """Process reward, judge's rating and omission guard of a finished trajectory.
+
+    The judge is asked for every rollout, omitted ones too: its answer then does not replace the omission reward (App. A.3).
+    """
+    tools = ToolSet.of(sample.tools)
+    weights = WEIGHTINGS[scoring.hierr_weights]
+    parts = score_process(trajectory.turns, tools, sample.gold, semantics=scoring.hierr_semantics, weights=weights)
+    outcome = reference_outcome(trajectory.turns, tools, sample.gold, semantics=scoring.hierr_semantics)
+    omitted = is_omitted(trajectory.turns, sample.gold)
+    responses = [observation.text for observation in trajectory.observations]
+    rating, error = None, trajectory.error
+    if error is None:
+        prompt = judge_prompt(sample.question, responses, trajectory.final_response)
+        try:
+            rating = parse_rating(await ask_judge(prompt))
+        except Exception as failure:
+            error = f"judge: {type(failure).__name__}: {failure}"
+    summary_score = rating_score(rating)
+    r_tool = {"hierr": parts.process, "none": 0.0, "reference_outcome": outcome}[scoring.process_reward]
+    r_tool, r_sum = apply_omission(r_tool, summary_score, omitted, scoring.omission_penalty)
+    return RolloutRecord(
+        rollout_id=rollout_id,
+        sample_id=sample.sample_id,
+        subset=sample.subset,
+        update=update,
+        sample_index=sample_index,
+        r_tool=r_tool,
+        r_sum=r_sum,
+        outcome=apply_omission_to_outcome(outcome, omitted),
+        action=action_reward(trajectory.turns, tools, sample.gold, semantics=scoring.hierr_semantics),
+        omitted=omitted,
+        **{name: getattr(parts, name) for name in ("fmt", "name", "key", "val", "par", "process", "n_open", "n_close", "n_valid")},
+        exact=float(min(parts.fmt, parts.name, parts.key, parts.val) == 1.0),
+        rating=rating,
+        summary_score=summary_score,
+        tool_turns=sum(parse_turn(turn).n_open > 0 for turn in trajectory.turns),
+        refused_calls=sum(observation.refused for observation in trajectory.observations),
+        truncated=trajectory.truncated,
+        error=error,
+        question=sample.question,
+        turns=trajectory.turns,
+        observations=responses,
+        final_response=trajectory.final_response,
+        token_ids=trajectory.token_ids,
+        action_ranges=trajectory.action_ranges,
+        prompt_tokens=trajectory.prompt_tokens,
+    )
+
+
+def encode(tokenizer, text: str) -> list[int]:
+    """Token ids of one piece, without added special tokens."""
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def decode(tokenizer, ids: Sequence[int]) -> str:
+    """The text of `ids` as it was written, special tokens included."""
+    return tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+
+def shorten(tokenizer, text: str, limit: int) -> str:
+    """`text` cut in the middle to at most about `limit` tokens, the cut marked."""
+    ids = encode(tokenizer, text)
+    if len(ids) <= limit:
+        return text
+    half = limit // 2
+    return decode(tokenizer, ids[:half]) + " ...cut... " + decode(tokenizer, ids[-half:])
+
+
+def prompts_that_fit(samples: Sequence[Sample], tokenizer, limits: Limits) -> tuple[list[Sample], int]:
+    """The samples whose prompt leaves room for the response, and how many did not."""
+    room = limits.max_length - limits.response_tokens
+    kept = [s for s in samples if len(encode(tokenizer, chat.render(s.prompt, s.tools, generate=True))) <= room]
+    return kept, len(samples) - len(kept)

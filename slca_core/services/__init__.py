@@ -1,0 +1,1 @@
+"""The frozen services: clients, stand-ins and process supervision."""

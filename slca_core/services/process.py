@@ -1,0 +1,120 @@
+"""Servers as child processes: a free loopback port, a health check, a log, and an end by their own process group."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from slca_core.errors import ServiceError
+
+LOOPBACK = "127.0.0.1"
+
+
+def free_port() -> int:
+    """A port nobody listens on now, outside Ray's own worker ports (10002-19999)."""
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.bind((LOOPBACK, 0))
+            port = probe.getsockname()[1]
+        if not 10002 <= port <= 19999:
+            return port
+    raise ServiceError("No free loopback port outside 10002-19999 was found in 100 tries.")
+
+
+def require_free(port: int, purpose: str) -> int:
+    """`port` if it can be bound; a sentence otherwise."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except (OSError, OverflowError) as error:
+            raise ServiceError(
+                f"Port {port} was expected to be free for {purpose}, but it cannot be used: {error}. Choose another with --port."
+            ) from None
+    return port
+
+
+@contextmanager
+def serve(
+    name: str,
+    argv: Sequence[str],
+    *,
+    port: int,
+    log: Path,
+    health: str = "/health",
+    env: Mapping[str, str] | None = None,
+    timeout_s: float = 300,
+) -> Iterator[str]:
+    """Runs `argv` until the block ends; yields its root URL once `health` answers 200.
+
+    Raises:
+        ServiceError: with the end of its log, if the server cannot start, ends, or does not answer within `timeout_s`.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    url = f"http://{LOOPBACK}:{port}"
+    process = _start(name, argv, log, env or {})
+    try:
+        _wait_until_healthy(name, process, url + health, log, timeout_s)
+        yield url
+    finally:
+        stop(process)
+
+
+def _start(name: str, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen:
+    with log.open("w") as sink:
+        try:
+            return subprocess.Popen(
+                argv,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, **env},
+            )
+        except OSError as error:
+            raise ServiceError(f"The {name} could not be started as `{shlex.join(argv)}`: {error}.") from None
+
+
+def _wait_until_healthy(name: str, process: subprocess.Popen, url: str, log: Path, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    with httpx.Client(trust_env=False, timeout=5) as http:
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise ServiceError(
+                    f"The {name} ended with code {process.returncode} before it answered. The end of {log}:\n{tail(log)}"
+                )
+            try:
+                if http.get(url).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.2)
+    raise ServiceError(f"The {name} did not answer at {url} within {timeout_s:.0f} s. The end of {log}:\n{tail(log)}")
+
+
+def stop(process: subprocess.Popen, grace_s: float = 10) -> None:
+    """Ends the process and what it started: SIGTERM to its group, SIGKILL after `grace_s`."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, sign)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """The last lines of a log, for an error message."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

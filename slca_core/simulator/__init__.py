@@ -1,0 +1,1 @@
+"""SGLS, the schema-grounded simulator of tools."""

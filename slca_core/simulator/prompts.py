@@ -1,0 +1,71 @@
+"""The mocker's prompt. With and without the tool definition it differs by that block alone (App. B, "prompt-unconstrained")."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from slca_core.dialogue import ToolCall
+
+_ROLE = """You stand in for an API server. A request arrives; you reply as the server would, with plausible data.
+
+Reply with exactly one block and nothing around it:
+<tool_response>
+the response body, JSON wherever a real server would send JSON
+</tool_response>
+
+Never explain yourself. Never write <tool_call>. Never ask a question back. Never mention that the data is made up.
+
+Request: <tool_call>{"name": "calculator-add", "arguments": {"a": 19, "b": 23}}</tool_call>
+<tool_response>
+{"result": 42}
+</tool_response>
+
+Request: <tool_call>{"name": "weather-current", "arguments": {"city": "Oslo"}}</tool_call>
+<tool_response>
+{"city": "Oslo", "temperature_c": -3, "sky": "light snow"}
+</tool_response>
+
+Request: <tool_call>{"name": "search-web", "arguments": {"query": "tallest tree"}}</tool_call>
+<tool_response>
+{"results": [{"title": "Hyperion", "snippet": "A coast redwood of 116 metres."}]}
+</tool_response>
+"""
+
+_DEFINITION = """
+The called tool is defined as:
+<tool_definition>
+{definition}
+</tool_definition>
+"""
+
+_REQUEST = """
+Request: <tool_call>{request}</tool_call>
+"""
+
+# A tag inside the caller's JSON would end the definition or the request; escaped, it is the same JSON.
+_TAG_START = re.compile(r"<(?=/?(?:tool_call|tool_response|tool_definition)>)")
+_BODY = re.compile(r"<tool_response>(.*?)</tool_response>", re.DOTALL)
+_CALL_BODY = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+
+
+def mocker_prompt(call: ToolCall, definition: dict[str, Any] | None) -> str:
+    """The request to the mocker; `definition` None leaves the tool-definition block out (w/o SGLS)."""
+    block = "" if definition is None else _DEFINITION.replace("{definition}", _to_json(definition, indent=2))
+    return _ROLE + block + _REQUEST.replace("{request}", _to_json(call.to_json()))
+
+
+def extract_response(answer: str) -> str:
+    """The body of the mocker's answer: last response block, else last call block, else the text after a tag left open, else all."""
+    for pattern in (_BODY, _CALL_BODY):
+        if bodies := pattern.findall(answer):
+            return bodies[-1].strip()
+    for tag in ("<tool_response>", "<tool_call>"):
+        if tag in answer:
+            return answer.rpartition(tag)[2].strip()
+    return answer.strip()
+
+
+def _to_json(value: dict[str, Any], indent: int | None = None) -> str:
+    return _TAG_START.sub(r"\\u003c", json.dumps(value, ensure_ascii=False, indent=indent))

@@ -1,0 +1,1 @@
+"""The OpenRLHF adapter, and the only place that imports ray, vllm or openrlhf."""

@@ -1,0 +1,55 @@
+"""The seam for routed advantages (Eq. 3): stock experience making, then each token's advantage by the arm's estimator."""
+
+from __future__ import annotations
+
+import torch
+from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
+from torch.nn.functional import pad
+
+from slca_core.advantages import ESTIMATORS, Advantages, compute_advantages
+from slca_core.segments import split_segments
+from slca_core.trainer.spec import TrainSpec
+
+# Identities for sorting and grouping; no metrics, so they are dropped before the policy actor averages `info`.
+_IDENTITIES = ("position", "sample_index")
+
+
+class RoutedExperienceMaker(RemoteExperienceMaker):
+    """Set `spec` after construction; `routed` then holds the last batch's advantages, rollouts in the order they were given."""
+
+    spec: TrainSpec
+    routed: Advantages
+
+    @torch.no_grad()
+    def compute_advantages_and_returns(self, experiences):
+        experiences = super().compute_advantages_and_returns(experiences)
+        group_B = torch.cat([experience.info["position"] for experience in experiences]).long()
+        length = max(experience.action_mask.shape[1] for experience in experiences)
+        mask_BT = torch.cat([_padded(experience.action_mask, length) for experience in experiences])
+        segments = split_segments(mask_BT)
+        rewards = {
+            name: torch.cat([experience.info[key] for experience in experiences])
+            for name, key in (("tool", "r_tool"), ("summary", "r_sum"), ("outcome", "outcome"), ("action", "action"))
+        }
+        arm = self.spec.arm
+        self.routed = compute_advantages(
+            ESTIMATORS[arm.estimator],
+            rewards,
+            segments,
+            group_B,
+            lambda_tool=arm.lambda_tool,
+            lambda_sum=arm.lambda_sum,
+            eps=self.spec.rl.eps,
+        )
+        start = 0
+        for experience in experiences:
+            rows, width = experience.action_mask.shape
+            experience.advantages = self.routed.advantages_BT[start : start + rows, :width].float()
+            for key in _IDENTITIES:
+                del experience.info[key]
+            start += rows
+        return experiences
+
+
+def _padded(mask_BT: torch.Tensor, length: int) -> torch.Tensor:
+    return pad(mask_BT, (0, length - mask_BT.shape[1]))

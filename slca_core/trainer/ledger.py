@@ -1,0 +1,120 @@
+"""What a policy update leaves behind: its rollouts in one parquet file, and one line in metrics.jsonl.
+
+`metrics.jsonl` is append only; a resumed run first cuts it back to its checkpoint's update.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from slca_core.advantages import Advantages
+from slca_core.errors import DataError
+
+# OpenRLHF's names -> ours. KL, clip fraction and gradient norm are means over the update's mini-batches, as stock logs them.
+_STOCK = {
+    "kl": "kl",
+    "clip_fraction": "ppo_clip_ratio",
+    "gradient_norm": "actor_grad_norm",
+    "policy_loss": "policy_loss",
+    "learning_rate": "actor_lr",
+    "seconds_generation": "timing/generation",
+    "seconds_experience": "timing/make_experience",
+    "seconds_training": "timing/ppo_train",
+    "seconds_broadcast": "timing/broadcast",
+    "seconds_total": "timing/step_total",
+}
+
+
+def collect_spool(spool: Path, update: int, expected: int) -> list[dict[str, Any]]:
+    """The update's records in (position, sample index) order; DataError if some are missing."""
+    paths = sorted(spool.glob(f"{update:05d}-*.json"))
+    if len(paths) != expected:
+        raise DataError(
+            f"Update {update} was expected to spool {expected} rollouts in {spool}, {len(paths)} are there. Is the folder shared by all nodes?"
+        )
+    return [json.loads(path.read_text()) for path in paths]
+
+
+def clear_spool(spool: Path, update: int) -> None:
+    for path in spool.glob(f"{update:05d}-*.json"):
+        path.unlink()
+
+
+def write_rollouts(folder: Path, update: int, records: Sequence[dict[str, Any]], routed: Advantages) -> Path:
+    """One row a rollout: the record, its policy mask and its advantages, both aligned with `token_ids`."""
+    rows = []
+    for record, advantages_T, tool, summary in zip(
+        records, routed.advantages_BT, routed.tool_B.tolist(), routed.summary_B.tolist(), strict=True
+    ):
+        length = len(record["token_ids"])
+        mask = torch.zeros(length, dtype=torch.bool)
+        for start, end in record["action_ranges"]:
+            mask[start:end] = True
+        # OpenRLHF's action arrays start at token 1: the first token of a sequence is never predicted.
+        row = dict(record, mask=mask.tolist(), advantages=[0.0, *advantages_T[: length - 1].tolist()], adv_tool=tool, adv_sum=summary)
+        row["action_ranges"] = [list(pair) for pair in record["action_ranges"]]
+        rows.append(row)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"update_{update:05d}.parquet"
+    unfinished = path.with_suffix(".unfinished")
+    pd.DataFrame(rows).to_parquet(unfinished, compression="zstd")
+    unfinished.replace(path)
+    return path
+
+
+def summarise(update: int, records: Sequence[dict[str, Any]], routed: Advantages, status: dict[str, Any]) -> dict[str, float]:
+    """The update's line: rewards and parts, behaviour, lengths, advantages, and what stock OpenRLHF reports."""
+    frame = pd.DataFrame(records)
+    mean = frame[["r_tool", "r_sum", "process", "fmt", "name", "key", "val", "par", "exact", "outcome", "tool_turns", "truncated"]].astype(float).mean()
+    unmatched = (frame["n_open"] - frame["n_close"]).abs()
+    lengths = frame["token_ids"].map(len)
+    line = {
+        "update": update,
+        "rollouts": len(frame),
+        "reward": float((frame["r_tool"] + frame["r_sum"]).mean()),
+        **{name: float(value) for name, value in mean.items()},
+        "format_valid": float(mean["fmt"]),
+        "omission_rate": float(frame["omitted"].mean()),
+        "unmatched_tags": float(unmatched.mean()),
+        "refused_calls": float(frame["refused_calls"].mean()),
+        "judge_parse_failures": float((frame["rating"].isna() & frame["error"].isna()).mean()),
+        "error_rate": float(frame["error"].notna().mean()),
+        "prompt_tokens": float(frame["prompt_tokens"].mean()),
+        "response_tokens": float((lengths - frame["prompt_tokens"]).mean()),
+        "adv_tool_abs": float(routed.tool_B.abs().mean()),
+        "adv_sum_abs": float(routed.summary_B.abs().mean()),
+    }
+    del line["fmt"]
+    return line | {ours: float(status[theirs]) for ours, theirs in _STOCK.items() if theirs in status}
+
+
+def append_line(path: Path, line: dict[str, float]) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def cut_back(path: Path, update: int) -> None:
+    """Drops every line after `update`, and a line that a crash left unfinished."""
+    if not path.exists():
+        return
+    kept = [json.dumps(line) + "\n" for line in read_lines(path) if line["update"] <= update]
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text("".join(kept))
+    unfinished.replace(path)
+
+
+def read_lines(path: Path) -> list[dict[str, float]]:
+    """The finished lines of a metrics file."""
+    if not path.exists():
+        return []
+    text = path.read_text()
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]

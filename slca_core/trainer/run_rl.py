@@ -1,0 +1,93 @@
+"""Runs stock `openrlhf.cli.train_ppo_ray` for one `TrainSpec`, with our classes at its named seams.
+
+    python -m slca_core.trainer.run_rl RUN_FOLDER/spec.json
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from pathlib import Path
+
+import torch
+
+from slca_core.config import REPOSITORY, CpuProfile
+from slca_core.trainer.arguments import rl_arguments
+from slca_core.trainer.spec import SPEC_VARIABLE, TrainSpec, load_spec
+
+
+def main() -> None:
+    path = Path(sys.argv[1]).resolve()
+    spec = load_spec(path)
+    environment = {SPEC_VARIABLE: str(path), "PYTHONPATH": str(REPOSITORY)}
+    cpu = isinstance(spec.machine, CpuProfile)
+    if cpu:
+        environment |= _cpu_environment(spec)
+    os.environ.update(environment)
+    _start_ray(spec, environment)
+    if cpu:
+        _install_cpu_actors()
+    _install_seams(cpu)
+    sys.argv[1:] = rl_arguments(spec)
+    runpy.run_module("openrlhf.cli.train_ppo_ray", run_name="__main__", alter_sys=True)
+
+
+def _cpu_environment(spec: TrainSpec) -> dict[str, str]:
+    from slca_core.trainer.cpu import device
+
+    device.answer_cuda_calls()
+    return device.ENVIRONMENT | {
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(device.SHIMS)]),
+        "VLLM_CPU_KVCACHE_SPACE": str(spec.machine.kv_cache_gib),
+    }
+
+
+def _start_ray(spec: TrainSpec, environment: dict[str, str]) -> None:
+    """A cluster of its own on loopback for the CPU profile, with declared GPUs for placement; the study's cluster otherwise."""
+    import ray
+
+    runtime_env = {"env_vars": environment}
+    if isinstance(spec.machine, CpuProfile):
+        ray.init(
+            num_cpus=8,
+            num_gpus=4,
+            include_dashboard=False,
+            object_store_memory=300 * 2**20,
+            runtime_env=runtime_env,
+            _node_ip_address="127.0.0.1",
+        )
+    else:
+        ray.init(address=spec.machine.ray_address, runtime_env=runtime_env)
+
+
+def _install_cpu_actors() -> None:
+    import openrlhf.trainer.ray.launcher as launcher
+    import openrlhf.trainer.ray.ppo_actor as ppo_actor
+    import openrlhf.utils
+    import ray
+
+    from slca_core.trainer.cpu import actors, strategy
+
+    ppo_actor.PolicyModelActor = ray.remote(num_gpus=1)(actors.CpuPolicyActor)
+    launcher.ReferenceModelActor = ray.remote(num_gpus=1)(actors.CpuReferenceActor)
+    openrlhf.utils.get_strategy = strategy.get_strategy
+
+
+def _install_seams(cpu: bool) -> None:
+    import openrlhf.trainer.ppo_trainer as ppo_trainer
+    import openrlhf.trainer.ray.vllm_engine as vllm_engine
+    import ray
+
+    from slca_core.trainer.trainer import RoutedPPOTrainer
+
+    if cpu:
+        from slca_core.trainer.cpu.actors import CpuRolloutActor as RolloutActor
+    else:
+        from slca_core.trainer.gpu import RolloutActor
+    vllm_engine.RolloutRayActor = ray.remote(RolloutActor)
+    ppo_trainer.PPOTrainer = ray.remote(RoutedPPOTrainer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""What one training run needs to know, written beside its outputs and read by the driver, the trainer actor and the rollout actors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from slca_core.config import Arm, CpuProfile, Frozen, GpuProfile, RlConfig, ServicesConfig
+from slca_core.rollout import Limits, Scoring
+
+SPEC_VARIABLE = "SLCA_TRAIN_SPEC"
+
+
+class TrainSpec(Frozen):
+    """One RL run: an arm, a seed, a start, its services and where its outputs go. `folder` must be shared by all nodes of the cluster."""
+
+    arm: Arm
+    seed: int
+    rl: RlConfig
+    services: ServicesConfig
+    mocker_url: str
+    judge_url: str
+    machine: CpuProfile | GpuProfile
+    initial_checkpoint: Path
+    folder: Path
+
+    @property
+    def prompts(self) -> Path:
+        return self.folder / "prompts.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def rollouts(self) -> Path:
+        return self.folder / "rollouts"
+
+    @property
+    def spool(self) -> Path:
+        return self.folder / "spool"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "deepspeed"
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "model"
+
+    def limits(self) -> Limits:
+        return Limits(**{name: getattr(self.rl, name) for name in Limits.__slots__})
+
+    def scoring(self) -> Scoring:
+        return Scoring(
+            process_reward=self.arm.process_reward,
+            hierr_semantics=self.rl.hierr_semantics,
+            hierr_weights=self.rl.hierr_weights,
+            omission_penalty=self.rl.omission_penalty,
+        )
+
+    def write(self) -> Path:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "spec.json"
+        path.write_text(self.model_dump_json(indent=2))
+        return path
+
+
+def load_spec(path: Path | None = None) -> TrainSpec:
+    """The spec at `path`, or the one the process environment names."""
+    return TrainSpec.model_validate_json((path or Path(os.environ[SPEC_VARIABLE])).read_text())

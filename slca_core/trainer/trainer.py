@@ -1,0 +1,64 @@
+"""Stock PPOTrainer with three pieces of ours: matched sampling, routed advantages, and the ledger an update leaves behind."""
+
+from __future__ import annotations
+
+from openrlhf.trainer import ppo_trainer
+
+from slca_core.errors import ServiceError
+from slca_core.trainer import ledger
+from slca_core.trainer.experience import RoutedExperienceMaker
+from slca_core.trainer.sampling import MatchedSamplesGenerator
+from slca_core.trainer.spec import load_spec
+
+
+def plain(actor_class):
+    """The class behind one decorated with @ray.remote, so that it can be subclassed."""
+    return actor_class.__ray_metadata__.modified_class.__ray_actor_class__
+
+
+class RoutedPPOTrainer(plain(ppo_trainer.PPOTrainer)):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.spec = load_spec()
+        stock = self.experience_maker
+        self.experience_maker = RoutedExperienceMaker(
+            stock.actor_model_group,
+            stock.critic_model_group,
+            stock.reward_model_group,
+            stock.initial_model_group,
+            stock.kl_ctl,
+            stock.strategy,
+            stock.tokenizer,
+        )
+        self.experience_maker.spec = self.spec
+        self.samples_generator = MatchedSamplesGenerator(
+            self.strategy, self.prompts_dataloader, self.eval_dataloader, self.tokenizer, self.vllm_engines
+        )
+
+    def init_checkpoint_states(self):
+        states = super().init_checkpoint_states()
+        self.samples_generator.update = states["global_step"]
+        ledger.cut_back(self.spec.metrics, states["global_step"])
+        return states
+
+    def train_step(self, rollout_samples, global_step):
+        update = global_step + 1
+        self.records = ledger.collect_spool(self.spec.spool, update, expected=len(rollout_samples))
+        self._stop_on_failing_services(update)
+        return super().train_step(rollout_samples, global_step)
+
+    def _stop_on_failing_services(self, update: int) -> None:
+        errors = [record["error"] for record in self.records if record["error"]]
+        limit = self.spec.services.failure_limit
+        if len(errors) > limit * len(self.records):
+            raise ServiceError(
+                f"Update {update}: {len(errors)} of {len(self.records)} rollouts failed, more than the study's limit of {limit:.0%}. "
+                f"The first says: {errors[0]}. Mend the service and run again: training goes on from the last checkpoint."
+            )
+
+    def save_logs_and_checkpoints(self, global_step, logs_dict=None, client_states=None):
+        routed = self.experience_maker.routed
+        ledger.write_rollouts(self.spec.rollouts, global_step, self.records, routed)
+        ledger.append_line(self.spec.metrics, ledger.summarise(global_step, self.records, routed, logs_dict or {}))
+        ledger.clear_spool(self.spec.spool, global_step)
+        super().save_logs_and_checkpoints(global_step, logs_dict, client_states)

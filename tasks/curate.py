@@ -1,0 +1,75 @@
+"""Curation: the study's source, or the shipped generator's records, into SFT, RL and test splits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from slca_core.config import Study
+from slca_core.curation.generator import write_records
+from slca_core.curation.pipeline import curate
+from slca_core.errors import DataError
+from slca_core.fingerprint import digest, file_digest
+from slca_core.records import Record, Step
+from slca_core.services.mocking import mock_response
+from tasks.progress import say
+from tasks.workspace import Workspace
+
+SPLITS = ("sft", "rl", "test")
+CODE = ("slca_core.curation", "slca_core.services.mocking", "slca_core.calls", "slca_core.dialogue")
+
+
+def split_path(data: Record, split: str) -> Path:
+    return data.folder / f"{split}.parquet"
+
+
+@task(name="curate", cache_policy=NO_CACHE)
+def curate_data(study: Study) -> Record:
+    """Parse, filter, hold out the test set, decompose, split; the record's facts are the manifest."""
+    data = study.data
+    config: dict[str, Any] = data.model_dump(mode="json", exclude={"source", "generated", "quarantine_limit"})
+    if data.source == "generated":
+        config["generated"] = data.generated.model_dump()
+        inputs = {}
+    else:
+        inputs = {"source": _source_digest(data.source)}
+    step = Step(step="curate", name=study.name, config=config, inputs=inputs, code=CODE)
+    record = Workspace(study).store.run(step, lambda folder: _curate(study, folder))
+    counts = ", ".join(f"{split} {sum(record.facts['splits'][split].values()):,}" for split in SPLITS)
+    say(f"[bold]curate[/]    {counts}  ({record.folder})")
+    return record
+
+
+def _curate(study: Study, folder: Path) -> tuple[str, dict[str, Any]]:
+    data = study.data
+    sources = data.source
+    if sources == "generated":
+        raw = folder / "generated" / "records.parquet"
+        write_records(raw, data.generated.count, data.generated.seed, mock_response)
+        sources = (raw.parent,)
+    curate(
+        sources,
+        folder,
+        test_size=data.test_size,
+        sft_fraction=data.sft_fraction,
+        decomposed_test_fraction=data.test_decomposed_fraction,
+        seed=data.seed,
+        quarantine_limit=data.quarantine_limit,
+    )
+    manifest = json.loads((folder / "manifest.json").read_text())
+    return digest({split: file_digest(folder / f"{split}.parquet") for split in SPLITS}), manifest
+
+
+def _source_digest(sources: tuple[Path, ...]) -> str:
+    """Names and contents of all source files; DataError if a source is not there."""
+    files: dict[str, str] = {}
+    for source in sources:
+        if not source.exists():
+            raise DataError(f"A data file or folder was expected at {source} (data.source), there is none. Mend the path, or use `generated`.")
+        found = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
+        files |= {str(path.relative_to(source.parent)): file_digest(path) for path in found}
+    return digest(files)

@@ -1,0 +1,151 @@
+"""The start policy and SFT: stock `openrlhf.cli.train_sft` on the curated demonstrations."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from slca_core import chat
+from slca_core.config import CpuProfile, Study
+from slca_core.curation.pipeline import read_split
+from slca_core.dialogue import Sample
+from slca_core.errors import DataError
+from slca_core.fingerprint import checkpoint_digest
+from slca_core.policy import adopt_chat_format, create_policy, require_checkpoint
+from slca_core.records import Record, Step
+from slca_core.rollout import encode
+from slca_core.trainer.arguments import sft_arguments
+from slca_core.trainer.launch import environment, run_module
+from tasks.curate import split_path
+from tasks.progress import bar, say
+from tasks.tracking import Tracking
+from tasks.workspace import Workspace
+
+Splits = tuple[Literal["sft", "rl"], ...]
+_STEP = re.compile(r"(\d+)/(\d+) \[[^\]]*?gpt_loss=([\d.]+)")
+
+
+def model_path(record: Record) -> Path:
+    return record.folder / "model"
+
+
+@task(name="prepare-policy", cache_policy=NO_CACHE)
+def prepare_policy(study: Study, data: Record) -> Record:
+    """The policy before SFT: made from scratch on the SFT split, or the study's checkpoint with this project's chat format."""
+    policy = study.policy
+    if policy.scratch:
+        config: dict[str, Any] = {"scratch": policy.scratch.model_dump(), "seed": study.seeds[0], "max_length": study.rl.max_length}
+        inputs = {"data": data.output_digest}
+    else:
+        config, inputs = {}, {"checkpoint": checkpoint_digest(require_checkpoint(policy.checkpoint))}
+    step = Step(step="policy", name=study.name, config=config, inputs=inputs, code=("slca_core.policy", "slca_core.chat", "slca_core.dialogue"))
+
+    def work(folder: Path) -> tuple[str, dict[str, Any]]:
+        out = folder / "model"
+        if policy.scratch:
+            samples = _with_demonstration(read_split(split_path(data, "sft")))
+            create_policy(out, samples, policy.scratch, max_length=study.rl.max_length, seed=study.seeds[0])
+        else:
+            adopt_chat_format(policy.checkpoint, out)
+        return checkpoint_digest(out), {"made": "from scratch" if policy.scratch else "from a checkpoint"}
+
+    return Workspace(study).store.run(step, work)
+
+
+@task(name="finetune", cache_policy=NO_CACHE)
+def finetune(study: Study, data: Record, policy: Record, name: str, splits: Splits, epochs: int) -> Record:
+    """SFT of `policy` on the demonstrations of `splits`; `sft_full` trains on both, the data-equivalent of SFT followed by RL."""
+    workspace = Workspace(study)
+    step = Step(
+        step="finetune",
+        name=name,
+        config={"sft": study.sft.model_dump(exclude={"epochs", "full_epochs"}), "epochs": epochs, "splits": list(splits), "seed": study.seeds[0]},
+        inputs={"data": data.output_digest, "policy": policy.output_digest},
+        code=("slca_core.chat", "slca_core.trainer.arguments", "slca_core.trainer.run_sft", "slca_core.trainer.cpu"),
+    )
+    tracking = Tracking(study)
+    with tracking.child(step, condition=name, seed=study.seeds[0]) as run:
+        record = workspace.store.run(step, lambda folder: _finetune(study, data, policy, name, splits, epochs, folder))
+        run.finish(record, datasets=[(split, split_path(data, split)) for split in splits])
+        run.log_curve(record.folder / "loss.jsonl", step_key="step")
+    say(f"[bold]finetune[/]  {name}: {record.facts['steps']} steps, last loss {record.facts['loss']:.3f}, {record.seconds:.0f} s")
+    return record
+
+
+def _finetune(study: Study, data: Record, policy: Record, name: str, splits: Splits, epochs: int, folder: Path) -> tuple[str, dict[str, Any]]:
+    samples = [sample for split in splits for sample in _with_demonstration(read_split(split_path(data, split)))]
+    kept, too_long = write_sft_rows(samples, model_path(policy), study.sft.max_length, folder)
+    sft = study.sft.model_copy(update={"batch_size": min(study.sft.batch_size, kept)})
+    sft = sft.model_copy(update={"micro_batch_size": min(sft.micro_batch_size, sft.batch_size)})
+    cpu = isinstance(study.machine, CpuProfile)
+    start = model_path(policy)
+    if sft.pretrain_epochs:
+        out = folder / "pretrained"
+        argv = sft_arguments(
+            sft, model=start, dataset=folder / "texts.jsonl", out=out, epochs=sft.pretrain_epochs, seed=study.seeds[0], cpu=cpu, language_modelling=True
+        )
+        _run(study, f"finetune {name} (language modelling)", argv, folder / "pretrain.log")
+        start = out
+    argv = sft_arguments(
+        sft, model=start, dataset=folder / "messages.jsonl", out=folder / "model", epochs=epochs, seed=study.seeds[0], cpu=cpu
+    )
+    curve = _run(study, f"finetune {name}", argv, folder / "train.log")
+    (folder / "loss.jsonl").write_text("".join(json.dumps(point) + "\n" for point in curve))
+    facts = {"samples": kept, "too_long": too_long, "steps": len(curve), "loss": curve[-1]["loss"] if curve else float("nan")}
+    return checkpoint_digest(folder / "model"), facts
+
+
+def _run(study: Study, title: str, argv: list[str], log: Path) -> list[dict[str, float]]:
+    env = environment(study.root)
+    if isinstance(study.machine, CpuProfile):
+        env["OMP_NUM_THREADS"] = str(study.machine.threads)
+    with bar(title) as update:
+
+        def watch() -> None:
+            if points := read_loss(log):
+                last = points[-1]
+                update(completed=last["step"], total=last["total"], note=f"loss {last['loss']:.3f}")
+
+        run_module("slca_core.trainer.run_sft", argv, log=log, env=env, on_poll=watch)
+    return [{"step": point["step"], "loss": point["loss"]} for point in read_loss(log)]
+
+
+def read_loss(log: Path) -> list[dict[str, float]]:
+    """Step, total and running loss as stock SFT shows them in its bar; steps count on over the epochs."""
+    points: dict[int, dict[str, float]] = {}
+    before, last = 0, 0
+    for step, total, loss in _STEP.findall(log.read_text(errors="replace")):
+        if int(step) < last:
+            before += last
+        last = int(step)
+        points[before + last] = {"step": before + last, "total": before + int(total), "loss": float(loss)}
+    return list(points.values())
+
+
+def write_sft_rows(samples: Sequence[Sample], policy: Path, max_length: int, folder: Path) -> tuple[int, int]:
+    """messages.jsonl for SFT and texts.jsonl for language modelling, from the samples that fit; (kept, too long)."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(policy)
+    texts = [chat.render((*sample.prompt, *sample.demonstration), sample.tools) for sample in samples]
+    kept = [text for text in texts if len(encode(tokenizer, text)) <= max_length - 2]
+    if not kept:
+        raise DataError(
+            f"SFT needs demonstrations of at most {max_length - 2} tokens (sft.max_length); none of the {len(samples)} curated ones fits. "
+            "Raise sft.max_length, or give sources with demonstrations."
+        )
+    with (folder / "messages.jsonl").open("w") as messages, (folder / "texts.jsonl").open("w") as plain:
+        for text in kept:
+            messages.write(json.dumps({"messages": chat.as_plain_turns(text)}, ensure_ascii=False) + "\n")
+            plain.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+    return len(kept), len(texts) - len(kept)
+
+
+def _with_demonstration(samples: Sequence[Sample]) -> list[Sample]:
+    return [sample for sample in samples if sample.demonstration]

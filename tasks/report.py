@@ -1,0 +1,152 @@
+"""The report of a study: main table, differences and curves, from per-item results and metrics files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from pydantic import ConfigDict
+
+from slca_core.config import Frozen, Study
+from slca_core.records import Record
+from slca_core.reporting.comparison import paired_difference
+from slca_core.reporting.figures import Curve
+from slca_core.reporting.report import ReportPaths, write_report
+from slca_core.reporting.tables import Condition, main_table
+from slca_core.results import read_results
+from slca_core.trainer.ledger import read_lines
+from tasks.evaluate import ITEMS, evaluation_step
+from tasks.progress import say
+from tasks.services import service_labels
+from tasks.tracking import Tracking, flatten
+from tasks.workspace import Workspace
+
+SFT, SFT_FULL = "sft", "sft_full"
+TITLES = {SFT: "SFT", SFT_FULL: "SFT on SFT + RL splits"}
+
+
+class Evaluated(Frozen):
+    """One condition and seed: the checkpoint's record and its evaluation's."""
+
+    model_config = ConfigDict(frozen=True)
+
+    condition: str
+    seed: int
+    checkpoint: Record
+    evaluation: Record
+
+
+@task(name="report", cache_policy=NO_CACHE)
+def make_report(study: Study, data: Record, preparation: Sequence[Record], evaluated: Sequence[Evaluated]) -> ReportPaths:
+    """Writes the report below `<root>/reports/<study>` and puts it and the main table on the study's MLflow run."""
+    tracking = Tracking(study)
+    labels = service_labels(study.services)
+    items = _items(evaluated)
+    conditions = _conditions(study, data, evaluated, tracking, labels)
+    temperature = study.evaluation.toucan_test.temperature
+    table = main_table(items, conditions, backbone=study.paper_backbone, temperature=temperature)
+    out = Workspace(study).reports
+    paths = write_report(
+        out,
+        study_name=study.name,
+        description=study.description,
+        table=table,
+        differences=_differences(study, items, conditions),
+        curves=_curves(study, evaluated),
+        stages=_stages(data, preparation, evaluated),
+        labels=labels,
+        manifest=data.facts,
+        notes=_notes(study),
+        mlflow_hint=f"make ui STUDY=configs/studies/{study.name}.yaml opens MLflow on these runs (experiment {study.name}).",
+    )
+    tracking.finish_parent(out, _as_frame(table), labels)
+    say(f"[bold]report[/]    {paths.html}")
+    return paths
+
+
+def _items(evaluated: Sequence[Evaluated]) -> pd.DataFrame:
+    """All per-item rows, each condition's own once: a shared evaluation carries the name of the condition that ran it."""
+    frames = {one.evaluation.identity: read_results(one.evaluation.folder / ITEMS) for one in evaluated}
+    return pd.concat(frames.values(), ignore_index=True)
+
+
+def _conditions(
+    study: Study, data: Record, evaluated: Sequence[Evaluated], tracking: Tracking, labels: Sequence[str]
+) -> list[Condition]:
+    first: dict[str, Evaluated] = {}
+    for one in evaluated:
+        first.setdefault(one.condition, one)
+    owners = {}
+    for one in first.values():
+        owners.setdefault(one.evaluation.identity, one.condition)
+    titles = TITLES | {arm.name: arm.title for arm in study.arms}
+    conditions = []
+    for name, one in first.items():
+        owner = owners[one.evaluation.identity]
+        step = evaluation_step(study, name, one.seed, data, one.checkpoint)
+        conditions.append(
+            Condition(
+                name=name,
+                title=titles[name],
+                run_id=tracking.find_child(step, name),
+                shares_run_of=owner if owner != name else None,
+                labels=tuple(labels),
+            )
+        )
+    return conditions
+
+
+def _differences(study: Study, items: pd.DataFrame, conditions: Sequence[Condition]):
+    """slca against the SFT checkpoint it started from: does RL learn?"""
+    present = {condition.name for condition in conditions}
+    if not {"slca", SFT} <= present:
+        return []
+    samplings = ["greedy"] + ["sampled"] * (study.evaluation.toucan_test.samples > 0)
+    return [paired_difference(items, "slca", SFT, "process", sampling) for sampling in samplings]
+
+
+def _curves(study: Study, evaluated: Sequence[Evaluated]) -> list[Curve]:
+    titles = {arm.name: arm.title for arm in study.arms}
+    curves, drawn = [], set()
+    for one in evaluated:
+        metrics = one.checkpoint.folder / "metrics.jsonl"
+        if one.condition in titles and one.checkpoint.identity not in drawn:
+            drawn.add(one.checkpoint.identity)
+            curves.append(Curve(one.condition, titles[one.condition], one.seed, pd.DataFrame(read_lines(metrics))))
+    return curves
+
+
+def _stages(data: Record, preparation: Sequence[Record], evaluated: Sequence[Evaluated]) -> dict[str, float]:
+    stages = {"curate": data.seconds} | {f"{record.step} {record.name}": record.seconds for record in preparation}
+    for one in evaluated:
+        for record in (one.checkpoint, one.evaluation):
+            stages.setdefault(f"{record.step} {record.name}", record.seconds)
+    return stages
+
+
+def _notes(study: Study) -> list[str]:
+    settings = flatten({"rl": study.rl.model_dump(), "sft": study.sft.model_dump()})
+    shown = ("rl.updates", "rl.prompts_per_update", "rl.group_size", "rl.learning_rate", "rl.kl_coef", "sft.learning_rate")
+    return ["Settings: " + ", ".join(f"{key} = {settings[key]}" for key in shown) + "."]
+
+
+def _as_frame(table) -> pd.DataFrame:
+    """The main table as MLflow keeps it: one row a condition, means and spreads as numbers."""
+    rows = []
+    for row in table.rows:
+        values = {"condition": row.condition.title, "shares_run_of": row.condition.shares_run_of or ""}
+        for column, cell in zip(table.columns, row.cells, strict=True):
+            values[column.title] = cell.mean if cell else float("nan")
+            values[f"{column.title} std"] = cell.std if cell and cell.std is not None else float("nan")
+        values["labels"] = "; ".join(row.condition.labels)
+        rows.append(values)
+    return pd.DataFrame(rows)
+
+
+def report_paths(study: Study) -> ReportPaths:
+    """Where a study's report lies."""
+    out: Path = Workspace(study).reports
+    return ReportPaths(markdown=out / "report.md", html=out / "report.html", json=out / "report.json")

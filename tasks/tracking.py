@@ -1,0 +1,161 @@
+"""MLflow: an experiment a study, a parent run, a child run for each condition and seed.
+
+Runs are found again by their tags, so that a resumed or cached study goes on in the runs it has; each (metric, step) is logged once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pandas as pd
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Run
+from mlflow.tracking.context.registry import resolve_tags
+
+from slca_core.config import Study
+from slca_core.fingerprint import digest, file_digest
+from slca_core.records import Record, Step
+from tasks.workspace import Workspace
+
+PARENT, IDENTITY = "slca.study_digest", "slca.identity"
+_BATCH = 900  # MLflow takes at most 1,000 metrics a request.
+
+
+class Tracking:
+    """The experiment and parent run of one study."""
+
+    def __init__(self, study: Study) -> None:
+        workspace = Workspace(study)
+        workspace.root.mkdir(parents=True, exist_ok=True)
+        mlflow.set_tracking_uri(workspace.mlflow_uri)
+        self.study = study
+        self.client = MlflowClient(tracking_uri=workspace.mlflow_uri)
+        self.experiment_id = self._experiment(workspace)
+        self.parent = self._parent()
+
+    def _experiment(self, workspace: Workspace) -> str:
+        found = self.client.get_experiment_by_name(self.study.name)
+        if found:
+            return found.experiment_id
+        location = (workspace.root / "mlartifacts" / self.study.name).as_uri()
+        return self.client.create_experiment(self.study.name, artifact_location=location)
+
+    def _parent(self) -> Run:
+        values = self.study.model_dump(mode="json", exclude={"root"})
+        tag = digest(values)
+        if found := self._find({PARENT: tag}):
+            return found
+        run = self._create(f"reproduce {self.study.name}", {PARENT: tag, "slca.study": self.study.name})
+        self.client.log_dict(run.info.run_id, values, "study.json")
+        return run
+
+    def _find(self, tags: dict[str, str]) -> Run | None:
+        wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items())
+        found = self.client.search_runs([self.experiment_id], wanted, max_results=1)
+        return found[0] if found else None
+
+    def _create(self, name: str, tags: dict[str, str]) -> Run:
+        return self.client.create_run(self.experiment_id, run_name=name, tags=resolve_tags(tags))
+
+    @contextmanager
+    def child(self, step: Step, *, condition: str, seed: int) -> Iterator[ChildRun]:
+        """The run of one step under this study; failed steps leave it marked FAILED."""
+        key = {IDENTITY: step.identity, "slca.condition": condition, "mlflow.parentRunId": self.parent.info.run_id}
+        run = self._find(key) or self._create(f"{condition} seed {seed}", key | {"slca.seed": str(seed), "slca.step": step.step})
+        child = ChildRun(self.client, run)
+        try:
+            yield child
+        except BaseException:
+            self.client.set_terminated(run.info.run_id, "FAILED")
+            raise
+        if not child.finished:
+            self.client.set_terminated(run.info.run_id, "FINISHED")
+
+    def find_child(self, step: Step, condition: str) -> str | None:
+        """The id of a step's run under this study."""
+        run = self._find({IDENTITY: step.identity, "slca.condition": condition, "mlflow.parentRunId": self.parent.info.run_id})
+        return run.info.run_id if run else None
+
+    def finish_parent(self, report: Path, table: pd.DataFrame, labels: Sequence[str]) -> None:
+        """The report's files and main table on the parent run."""
+        run_id = self.parent.info.run_id
+        self.client.log_artifacts(run_id, str(report), "report")
+        if "main_table.json" not in {item.path for item in self.client.list_artifacts(run_id)}:
+            self.client.log_table(run_id, table, "main_table.json")
+        self.client.set_tag(run_id, "slca.labels", "; ".join(labels) or "none")
+        self.client.set_terminated(run_id, "FINISHED")
+
+
+class ChildRun:
+    """One condition and seed."""
+
+    def __init__(self, client: MlflowClient, run: Run) -> None:
+        self.client, self.run_id = client, run.info.run_id
+        self.finished = run.info.status == "FINISHED"
+        self._last_step: int | None = None
+
+    def follow(self, lines: Sequence[dict[str, float]], step_key: str = "update") -> None:
+        """Logs the lines of a metrics file that MLflow does not have yet."""
+        if not lines or self.finished:
+            return
+        if self._last_step is None:
+            any_metric = next(key for key in lines[-1] if key != step_key)
+            history = self.client.get_metric_history(self.run_id, any_metric)
+            self._last_step = max((metric.step for metric in history), default=-1)
+        fresh = [line for line in lines if line[step_key] > self._last_step]
+        now = int(time.time() * 1000)
+        metrics = [Metric(key, float(value), now, int(line[step_key])) for line in fresh for key, value in line.items() if key != step_key]
+        for start in range(0, len(metrics), _BATCH):
+            self.client.log_batch(self.run_id, metrics=metrics[start : start + _BATCH])
+        if fresh:
+            self._last_step = int(fresh[-1][step_key])
+
+    def log_curve(self, path: Path, step_key: str) -> None:
+        """Logs a JSON-lines file of one curve."""
+        self.follow([json.loads(line) for line in path.read_text().splitlines()], step_key)
+
+    def finish(self, record: Record, datasets: Sequence[tuple[str, Path]] = ()) -> None:
+        """Resolved configuration as parameters, the datasets by digest, the record as an artifact."""
+        if self.finished:
+            return
+        params = flatten({"config": record.config, "inputs": record.inputs})
+        for key, value in params.items():
+            self.client.log_param(self.run_id, key, str(value)[:500])
+        self.client.log_dict(self.run_id, record.model_dump(mode="json"), "record.json")
+        self.client.set_tag(self.run_id, "slca.record", str(record.folder))
+        inputs = [_dataset(context, path) for context, path in datasets]
+        if inputs:
+            self.client.log_inputs(self.run_id, inputs)
+
+    def log_items(self, items: pd.DataFrame, name: str) -> None:
+        """A per-item table and the mean of each of its metrics."""
+        if self.finished:
+            return
+        self.client.log_table(self.run_id, items, f"{name}.json")
+        now = int(time.time() * 1000)
+        means = items.groupby(["sampling", "metric"])["value"].mean()
+        metrics = [Metric(f"{name}/{metric}/{sampling}", float(value), now, 0) for (sampling, metric), value in means.items()]
+        self.client.log_batch(self.run_id, metrics=metrics)
+
+
+def _dataset(context: str, path: Path):
+    from mlflow.entities import DatasetInput, InputTag
+
+    frame = pd.read_parquet(path)
+    dataset = mlflow.data.from_pandas(frame, source=str(path), name=path.stem, digest=file_digest(path)[:32])
+    return DatasetInput(dataset._to_mlflow_entity(), [InputTag("mlflow.data.context", context)])
+
+
+def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings as dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        flat |= flatten(value, f"{name}.") if isinstance(value, dict) else {name: value}
+    return flat

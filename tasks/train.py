@@ -1,0 +1,139 @@
+"""One arm and seed: stock OpenRLHF through the launcher, its metrics followed into MLflow."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from slca_core import chat
+from slca_core.config import Arm, Study
+from slca_core.curation.pipeline import read_split
+from slca_core.errors import DataError
+from slca_core.fingerprint import checkpoint_digest, digest
+from slca_core.records import Record, Step
+from slca_core.rollout import Limits, prompts_that_fit
+from slca_core.trainer.launch import environment, run_module
+from slca_core.trainer.ledger import read_lines
+from slca_core.trainer.spec import TrainSpec
+from tasks.curate import split_path
+from tasks.finetune import model_path
+from tasks.progress import bar, say
+from tasks.services import Services, services_identity
+from tasks.tracking import ChildRun, Tracking
+from tasks.workspace import Workspace
+
+CODE = (
+    "slca_core.advantages",
+    "slca_core.calls",
+    "slca_core.chat",
+    "slca_core.judge",
+    "slca_core.rewards",
+    "slca_core.rollout",
+    "slca_core.schemas",
+    "slca_core.segments",
+    "slca_core.simulator",
+    "slca_core.trainer.agent",
+    "slca_core.trainer.arguments",
+    "slca_core.trainer.cpu",
+    "slca_core.trainer.experience",
+    "slca_core.trainer.run_rl",
+    "slca_core.trainer.sampling",
+    "slca_core.trainer.trainer",
+)
+
+
+def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) -> Step:
+    """What one run is. Arms of equal condition are one step: wo_slca at 1:1 weights is grpo's run."""
+    return Step(
+        step="train",
+        name=f"{arm.name}-seed{seed}",
+        config={
+            "condition": arm.condition(),
+            "seed": seed,
+            "rl": study.rl.model_dump(exclude={"checkpoint_every"}),
+            "services": services_identity(study.services),
+        },
+        inputs={"rl_split": data.facts["files"]["rl.parquet"], "sft": sft.output_digest},
+        code=CODE,
+    )
+
+
+@task(name="train", cache_policy=NO_CACHE)
+def train_arm(study: Study, arm: Arm, seed: int, data: Record, sft: Record, services: Services) -> Record:
+    """The trained checkpoint of one arm and seed, with its metrics and rollouts."""
+    workspace = Workspace(study)
+    step = training_step(study, arm, seed, data, sft)
+    shared = workspace.store.find(step)
+    with Tracking(study).child(step, condition=arm.name, seed=seed) as run:
+        record = shared or workspace.store.run(step, lambda folder: _train(study, arm, seed, data, sft, services, folder, run))
+        run.follow(read_lines(record.folder / "metrics.jsonl"))
+        run.finish(record, datasets=[("rl", split_path(data, "rl"))])
+    note = f"shares {record.name}'s run" if shared and not record.name.startswith(f"{arm.name}-") else f"{record.seconds:.0f} s"
+    say(f"[bold]train[/]     {arm.title}, seed {seed}: {record.facts['updates']} updates, {note}")
+    return record
+
+
+def _train(
+    study: Study, arm: Arm, seed: int, data: Record, sft: Record, services: Services, folder: Path, run: ChildRun
+) -> tuple[str, dict[str, Any]]:
+    spec = TrainSpec(
+        arm=arm,
+        seed=seed,
+        rl=study.rl,
+        services=study.services,
+        mocker_url=services.mocker_url,
+        judge_url=services.judge_url,
+        machine=study.machine,
+        initial_checkpoint=model_path(sft),
+        folder=folder,
+    )
+    spec_path = spec.write()
+    facts = write_prompts(spec, split_path(data, "rl"))
+    updates = study.rl.updates
+    with bar(f"train {arm.name} seed {seed}", total=updates, done=len(read_lines(spec.metrics))) as update:
+
+        def watch() -> None:
+            lines = read_lines(spec.metrics)
+            run.follow(lines)
+            if lines:
+                last = lines[-1]
+                update(completed=last["update"], note=f"R_tool {last['r_tool']:.2f} R_sum {last['r_sum']:.2f}")
+
+        run_module("slca_core.trainer.run_rl", [str(spec_path)], log=folder / "train.log", env=environment(study.root), on_poll=watch)
+    done = len(read_lines(spec.metrics))
+    if done != updates:
+        raise DataError(f"{updates} policy updates were expected of {arm.name}, {done} are in {spec.metrics}. See {folder / 'train.log'}.")
+    return checkpoint_digest(spec.model), facts | {"updates": updates}
+
+
+def write_prompts(spec: TrainSpec, split: Path) -> dict[str, Any]:
+    """The prompt file of the run: exactly updates x prompts lines, in an order fixed by the seed, going round the split as often as needed."""
+    from transformers import AutoTokenizer
+
+    from slca_core.trainer.labels import label_of
+
+    rl = spec.rl
+    tokenizer = AutoTokenizer.from_pretrained(spec.initial_checkpoint)
+    samples, too_long = prompts_that_fit(read_split(split), tokenizer, spec.limits())
+    if not samples:
+        room = rl.max_length - rl.response_tokens
+        raise DataError(f"RL prompts may have {room} tokens (rl.max_length - rl.response_tokens); no sample of {split} fits. Raise rl.max_length.")
+    samples.sort(key=lambda sample: sample.sample_id)
+    order, drawn = random.Random(spec.seed), []
+    while len(drawn) < rl.updates * rl.prompts_per_update:
+        drawn += order.sample(samples, len(samples))
+    drawn = drawn[: rl.updates * rl.prompts_per_update]
+    with spec.prompts.open("w") as file:
+        for sample in drawn:
+            prompt = chat.render(sample.prompt, sample.tools, generate=True)
+            file.write(json.dumps({"input": prompt, "label": json.dumps(label_of(sample), ensure_ascii=False)}, ensure_ascii=False) + "\n")
+    return {"prompts": len(samples), "too_long": too_long, "order_digest": digest([sample.sample_id for sample in drawn])}
+
+
+def evaluation_limits(study: Study) -> Limits:
+    return Limits(**{name: getattr(study.rl, name) for name in Limits.__slots__})

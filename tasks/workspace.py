@@ -1,0 +1,49 @@
+"""Where a study lives on disk: everything below its root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slca_core.config import Study
+from slca_core.records import Store
+
+
+class Workspace:
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.root: Path = study.root.resolve()
+        self.store = Store(self.root)
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs" / self.study.name
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports" / self.study.name
+
+    @property
+    def mlflow_uri(self) -> str:
+        return f"sqlite:///{self.root / 'mlflow.db'}"
+
+
+def quiet_environment(root: Path) -> dict[str, str]:
+    """State of Prefect and MLflow below the root, and nothing that calls home. To be set before either is imported."""
+    root = root.resolve()
+    return {
+        "PREFECT_HOME": str(root / "prefect"),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        "PREFECT_LOGGING_LEVEL": "WARNING",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{root / 'mlflow.db'}",
+        "DO_NOT_TRACK": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(root / "cache" / "huggingface"),
+        "MPLCONFIGDIR": str(root / "cache" / "matplotlib"),
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "GIT_PYTHON_REFRESH": "quiet",
+    }

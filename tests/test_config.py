@@ -1,0 +1,217 @@
+"""The study file: precedence, and every error at once, with the key that was meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from slca_core.config import ARMS, REPOSITORY, Arm, DataConfig, RlConfig, Study, load_arm, load_study
+from slca_core.errors import ConfigError
+
+MINIMAL = {"name": "tiny", "policy": {"scratch": {}}}
+CONFIGS = REPOSITORY / "configs"
+# The five shipped by default, and any other that lies beside them.
+ARM_NAMES = sorted(path.stem for path in ARMS.glob("*.yaml"))
+STUDIES = sorted((CONFIGS / "studies").glob("*.yaml"))
+
+
+@pytest.fixture
+def study_file(tmp_path: Path):
+    def write(**settings) -> Path:
+        path = tmp_path / "study.yaml"
+        path.write_text(yaml.safe_dump({**MINIMAL, **settings}))
+        return path
+
+    return write
+
+
+def complaint(path: Path, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_study(path, overrides)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_every_shipped_study_parses(path):
+    assert load_study(path).name
+
+
+@pytest.mark.parametrize("name", ARM_NAMES)
+def test_every_shipped_arm_parses(name):
+    assert Arm.model_validate(load_arm(name)).name == name
+
+
+def test_every_yaml_file_under_configs_is_a_study_or_an_arm():
+    assert set(CONFIGS.rglob("*.yaml")) == {*STUDIES, *ARMS.glob("*.yaml")}
+
+
+def test_the_defaults_compare_the_papers_five_arms(study_file):
+    assert [arm.name for arm in load_study(study_file()).arms] == ["grpo", "slca", "wo_slca", "wo_sgls", "wo_hierr"]
+
+
+def test_a_study_file_goes_before_the_defaults(study_file):
+    assert load_study(study_file(rl={"clip": 0.3})).rl == RlConfig(clip=0.3)
+
+
+def test_an_override_goes_before_the_study_file(study_file):
+    assert load_study(study_file(rl={"clip": 0.3, "updates": 9}), ("rl.clip=0.1",)).rl == RlConfig(clip=0.1, updates=9)
+
+
+def test_the_last_override_counts(study_file):
+    assert load_study(study_file(), ("rl.clip=0.1", "rl.clip=0.4")).rl.clip == 0.4
+
+
+@pytest.mark.parametrize(
+    ("override", "read"),
+    [
+        ("rl.learning_rate=1e-6", lambda study: study.rl.learning_rate == 1e-6),
+        ("seeds=[3, 4]", lambda study: study.seeds == (3, 4)),
+        ("arms=[slca]", lambda study: [arm.name for arm in study.arms] == ["slca"]),
+        ("services.judge.concurrency=5", lambda study: study.services.judge.concurrency == 5),
+        ("machine.threads=1", lambda study: study.machine.threads == 1),
+        ("description=a=b", lambda study: study.description == "a=b"),
+    ],
+)
+def test_an_override_is_read_as_yaml(study_file, override, read):
+    assert read(load_study(study_file(), (override,)))
+
+
+def test_an_override_goes_into_a_section_that_is_written_empty(study_file):
+    assert load_study(study_file(rl=None), ("rl.clip=0.1",)).rl.clip == 0.1
+
+
+def test_one_setting_of_a_service_leaves_its_other_defaults(study_file):
+    judge = load_study(study_file(services={"judge": {"concurrency": 7}})).services.judge
+    assert (judge.model, judge.retries, judge.retry_delay_s, judge.max_tokens) == ("standin-judge", 3, 2.0, 8192)
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"sedes": [1]}, "sedes: unknown key; did you mean 'seeds'?"),
+        ({"rl": {"group_sise": 4}}, "rl.group_sise: unknown key; did you mean 'group_size'?"),
+        ({"policy": {"scratch": {"leyers": 2}}}, "policy.scratch.leyers: unknown key; did you mean 'layers'?"),
+        ({"services": {"judge": {"temprature": 1}}}, "services.judge.temprature: unknown key; did you mean 'temperature'?"),
+        ({"machine": {"thread": 1}}, "machine.cpu.thread: unknown key; did you mean 'threads'?"),
+        ({"machine": {"kind": "gpu", "vllm_engine": 1}}, "machine.gpu.vllm_engine: unknown key; did you mean 'vllm_engines'?"),
+        (
+            {"arms": ["grpo", {"name": "a", "title": "A", "estimator": "slca", "process_rewards": "none"}]},
+            "arms.1.process_rewards: unknown key; did you mean 'process_reward'?",
+        ),
+        ({"data": {"qqqq": 1}}, "data.qqqq: unknown key; known here: generated, quarantine_limit, seed, sft_fraction"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest_known_one(study_file, settings, line):
+    assert line in complaint(study_file(**settings))
+
+
+def test_an_unknown_key_of_an_override_names_the_nearest_known_one(study_file):
+    assert "rl.clipp: unknown key; did you mean 'clip'?" in complaint(study_file(), "rl.clipp=0.1")
+
+
+def test_every_error_is_listed_at_once(study_file):
+    text = complaint(study_file(rl={"group_size": 1, "klip": 2}, seeds=[], sft={"epochs": "two"}))
+    assert "has 4 errors" in text
+    assert all(f"  - {place}:" in text for place in ("rl.group_size", "rl.klip", "seeds", "sft.epochs"))
+
+
+def test_an_error_shows_what_was_found(study_file):
+    assert "sft.epochs" in (text := complaint(study_file(sft={"epochs": "two"})))
+    assert "(found 'two')" in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"policy": {}}, "exactly one of `checkpoint` and `scratch`"),
+        ({"policy": {"scratch": {"hidden_size": 100}}}, "vLLM's CPU attention takes head sizes 32 and 64"),
+        ({"rl": {"prompts_per_update": 33}}, "prompts_per_update must be a multiple of minibatch_prompts"),
+        ({"rl": {"max_length": 8192}}, "max_length holds prompt and response"),
+        ({"rl": {"hierr_weights": "even"}}, "hierr_weights 'even' is unknown; known: default"),
+        ({"rl": {"kl_coef": float("nan")}}, "rl.kl_coef"),
+        ({"arms": ["slca", "slca"]}, "arm names must differ, found slca, slca"),
+        ({"arms": ["slka"]}, "known arms: grpo, slca"),
+        ({"arms": [{"name": "a", "title": "A", "estimator": "grppo"}]}, "estimator 'grppo' is unknown; known: "),
+        ({"services": {"judge": {"url": "http://h/v1"}}}, "`url` goes with `managed: external`"),
+        ({"services": {"judge": {"managed": "external", "url": "http://h/v1"}}}, "`managed: external` needs `model`"),
+    ],
+)
+def test_what_does_not_fit_together_is_said_in_a_sentence(study_file, settings, sentence):
+    assert sentence in complaint(study_file(**settings))
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("rl.clip", "An override is key.sub=value, found 'rl.clip'."),
+        ("name.sub=1", "goes below 'name', which is no mapping"),
+        ("rl.clip=[1", "is not YAML"),
+    ],
+)
+def test_an_override_of_another_form_is_refused(study_file, override, sentence):
+    assert sentence in complaint(study_file(), override)
+
+
+@pytest.mark.parametrize(("text", "sentence"), [("- a\n", "it holds list"), ("", "it holds NoneType"), ("a: [", "is not YAML")])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path, text, sentence):
+    path = tmp_path / "study.yaml"
+    path.write_text(text)
+    assert sentence in complaint(path)
+
+
+def test_a_missing_file_names_where_the_shipped_ones_are(tmp_path):
+    assert str(CONFIGS / "studies") in complaint(tmp_path / "none.yaml")
+
+
+def test_without_slca_is_grpo_under_another_name():
+    grpo, wo_slca = (Arm.model_validate(load_arm(name)) for name in ("grpo", "wo_slca"))
+    assert grpo.condition() == wo_slca.condition()
+
+
+def test_all_other_arms_are_conditions_of_their_own():
+    conditions = [Arm.model_validate(load_arm(name)).condition() for name in ("grpo", "slca", "wo_sgls", "wo_hierr")]
+    assert all(one != other for place, one in enumerate(conditions) for other in conditions[:place])
+
+
+@pytest.mark.parametrize(("estimator", "counts"), [("slca", True), ("grpo", False)])
+def test_weights_make_another_condition_only_where_the_estimator_uses_them(estimator, counts):
+    plain, heavy = (Arm(name="a", title="A", estimator=estimator, lambda_tool=weight) for weight in (1.0, 2.0))
+    assert (plain.condition() != heavy.condition()) is counts
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("generated", "generated"),
+        ("data/toucan", (Path("data/toucan"),)),
+        (Path("data/toucan"), (Path("data/toucan"),)),
+        ("a.parquet, b.parquet", (Path("a.parquet"), Path("b.parquet"))),
+        (["a", "b"], (Path("a"), Path("b"))),
+    ],
+)
+def test_a_data_source_is_a_folder_a_list_or_the_generator(given, read):
+    assert DataConfig(source=given).source == read
+
+
+@pytest.mark.parametrize("source", ["", ",", []])
+def test_no_data_source_is_refused(source):
+    with pytest.raises(ValidationError):
+        DataConfig(source=source)
+
+
+def test_a_study_cannot_be_changed(study_file):
+    study = load_study(study_file())
+    with pytest.raises(ValidationError, match="frozen"):
+        study.rl.clip = 0.5
+
+
+def test_a_study_survives_the_way_through_json(study_file):
+    study = load_study(study_file(data={"source": "a,b"}, machine={"kind": "gpu"}))
+    assert Study.model_validate_json(study.model_dump_json()) == study
+
+
+def test_a_form_can_be_made_from_the_study():
+    assert set(Study.model_json_schema()["required"]) == {"name", "policy"}

@@ -1,0 +1,130 @@
+"""Tool definitions, their validators, and what they refuse."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from slca_core.dialogue import ToolCall
+from slca_core.errors import DataError
+from slca_core.schemas import ToolSet
+
+CONTACT = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        "mail": {"type": "string", "format": "email"},
+    },
+    "required": ["name"],
+}
+
+
+def tool(name: str, parameters: Any = None) -> dict[str, Any]:
+    function = {"name": name, "description": ""} | ({} if parameters is None else {"parameters": parameters})
+    return {"type": "function", "function": function}
+
+
+def takes(parameters: Any, **arguments: Any) -> bool:
+    return ToolSet.of([tool("f", parameters)]).is_valid(ToolCall("f", arguments))
+
+
+@pytest.mark.parametrize(
+    ("call", "violations"),
+    [
+        (ToolCall("add", {"name": "Ada", "address": {"city": "Oslo"}}), []),
+        (ToolCall("add", {}), [("missing", ("name",))]),
+        (ToolCall("add", {"name": "Ada", "address": {}}), [("missing", ("address", "city"))]),
+        (ToolCall("add", {"name": 7}), [("ill-typed", ("name",))]),
+        (ToolCall("add", {"address": {"city": 1}}), [("ill-typed", ("address", "city")), ("missing", ("name",))]),
+        (ToolCall("remove", {}), [("unknown-tool", ())]),
+    ],
+)
+def test_each_violation_says_its_kind_and_place(call, violations):
+    tools = ToolSet.of([tool("add", CONTACT)])
+    assert sorted((found.kind, found.path) for found in tools.validate(call)) == sorted(violations)
+    assert tools.is_valid(call) == (not violations)
+
+
+@pytest.mark.parametrize("parameters", [None, {}])
+def test_a_tool_without_a_schema_takes_any_object(parameters):
+    assert takes(parameters, anything=[1, {"x": None}])
+
+
+def test_formats_are_not_checked():
+    assert takes(CONTACT, name="Ada", mail="not a mail address")
+
+
+def test_arguments_are_judged_by_draft_2020_12_whatever_the_schema_declares():
+    parameters = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "properties": {"pair": {"prefixItems": [{"type": "integer"}]}},
+        "dependentRequired": {"pair": ["unit"]},
+    }
+    assert takes(parameters, pair=[1.0], unit="km")
+    assert not takes(parameters, pair=["one"], unit="km")
+    assert not takes(parameters, pair=[1])
+
+
+def test_bfcl_type_names_are_read_as_json_schema():
+    parameters = {
+        "type": "dict",
+        "properties": {
+            "ratio": {"type": "float"},
+            "span": {"type": "tuple", "items": {"type": "float"}},
+            "type": {"type": "any", "default": {"type": "dict"}},
+        },
+    }
+    assert takes(parameters, ratio=0.5, span=[1, 2.5], type=[None])
+    assert not takes(parameters, ratio="half")
+    assert not takes(parameters, span=["a"])
+    assert ToolSet.of([tool("f", parameters)]).parameters("f")["properties"]["type"] == {"default": {"type": "dict"}}
+
+
+def test_references_inside_the_definition_are_followed():
+    parameters = {"definitions": {"day": {"enum": ["mon", "tue"]}}, "properties": {"day": {"$ref": "#/definitions/day"}}}
+    assert takes(parameters, day="mon")
+    assert not takes(parameters, day="sun")
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"type": "strnig"},
+        {"properties": ["a"]},
+        {"required": "a"},
+        {"properties": {"a": {"pattern": "("}}},
+        {"$ref": "#/definitions/nowhere"},
+        {"properties": {"a": {"$ref": "https://example.com/schema.json"}}},
+        {"properties": {"a": {"$ref": "file:///etc/hostname"}}},
+        "an object",
+    ],
+)
+def test_a_definition_that_is_no_json_schema_or_points_elsewhere_is_refused_by_name(parameters):
+    with pytest.raises(DataError, match="'bad'"):
+        ToolSet.of([tool("good", CONTACT), tool("bad", parameters)])
+
+
+def test_all_bad_definitions_are_named_at_once():
+    with pytest.raises(DataError, match=r"tool 0 has no function name.*'b'.*'c' is defined twice"):
+        ToolSet.of([{"name": "a"}, tool("b", {"type": 1}), tool("c", CONTACT), tool("c")])
+
+
+def test_a_tool_listed_twice_alike_is_one_tool():
+    assert ToolSet.of([tool("add", CONTACT), tool("add", CONTACT)]).names == ("add",)
+
+
+def test_definitions_are_given_back_as_they_came():
+    definition = tool("add", {"type": "dict"})
+    tools = ToolSet.of([definition])
+    assert tools.get("add") == definition
+    assert tools.get("remove") is None
+    assert "add" in tools
+    assert "remove" not in tools
+
+
+def test_a_tool_set_travels_between_processes():
+    tools = pickle.loads(pickle.dumps(ToolSet.of([tool("add", CONTACT)])))
+    assert tools.is_valid(ToolCall("add", {"name": "Ada"}))
