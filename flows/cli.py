@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
+from rich.markup import escape
 
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, SlcaError
@@ -21,13 +22,25 @@ console = Console()
 errors = Console(stderr=True)
 
 StudyFile = Annotated[Path, typer.Argument(help="a study file, e.g. configs/studies/smoke.yaml")]
-Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a setting, e.g. --set rl.updates=10")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a setting, e.g. --set rl.updates=10")
+]
+Format = Literal["markdown", "json", "html"]
 
 
 def _load(path: Path, overrides: list[str] | None) -> Study:
     study = load_study(path, tuple(overrides or ()))
-    os.environ.update(quiet_environment(study.root))
+    _settle(study.root)
     return study
+
+
+def _settle(root: Path) -> None:
+    """Everything that is imported from here on keeps its state below `root`; Prefect wants the folder to be there."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"The state folder {root} (root) was expected to be one that can be written: {error}.") from None
+    os.environ.update(quiet_environment(root))
 
 
 @app.command()
@@ -47,7 +60,7 @@ def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str
 def report(
     study_file: StudyFile,
     overrides: Overrides = None,
-    format: Annotated[Literal["markdown", "json", "html"], typer.Option(help="json is for machines; html prints the file's path")] = "markdown",
+    format: Annotated[Format, typer.Option(help="json is for machines; html prints the file's path")] = "markdown",
 ) -> None:
     """Print a finished study's report."""
     study = _load(study_file, overrides)
@@ -68,19 +81,20 @@ def ui(study_file: StudyFile, overrides: Overrides = None, port: Annotated[int, 
     study = _load(study_file, overrides)
     from slca_core.services.process import LOOPBACK, require_free
 
-    workspace = Workspace(study)
-    if not (workspace.root / "mlflow.db").is_file():
-        raise ConfigError(f"An MLflow store was expected at {workspace.root / 'mlflow.db'}, there is none yet. Run: slca run {study_file}")
+    store = Workspace(study).mlflow_store
+    if not store.is_file():
+        raise ConfigError(f"An MLflow store was expected at {store}, there is none yet. Run: slca run {study_file}")
     require_free(port, "MLflow's pages")
     console.print(f"MLflow: http://{LOOPBACK}:{port}  (experiment {study.name}; Ctrl-C ends it)", highlight=False)
-    argv = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", workspace.mlflow_uri, "--host", LOOPBACK, "--port", str(port)]
+    where = ["--backend-store-uri", Workspace(study).mlflow_uri, "--host", LOOPBACK, "--port", str(port)]
+    argv = [sys.executable, "-m", "mlflow", "ui", *where]
     raise SystemExit(subprocess.call(argv))
 
 
 @app.command()
 def doctor(root: Annotated[Path, typer.Option(help="the state folder of your studies")] = Path(".slca")) -> None:
     """Check versions, machine, ports and the seams of OpenRLHF this project hangs on."""
-    os.environ.update(quiet_environment(root))
+    _settle(root)
     from tasks.doctor import examine
 
     if not examine(root):
@@ -100,7 +114,7 @@ def main() -> None:
     try:
         app()
     except SlcaError as error:
-        errors.print(f"[red]slca:[/] {error}", highlight=False, soft_wrap=True, markup=True)
+        errors.print(f"[red]slca:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise SystemExit(2) from None
 
 

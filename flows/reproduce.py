@@ -3,6 +3,8 @@
     slca run configs/studies/smoke.yaml        (or: make reproduce)
 """
 
+from pathlib import Path
+
 from prefect import flow
 
 from flows.compare import compare
@@ -10,7 +12,7 @@ from flows.curate import curate
 from flows.evaluate import evaluate
 from flows.finetune import finetune
 from flows.report import report
-from slca_core.config import Study
+from slca_core.config import Study, load_study
 from slca_core.reporting.report import ReportPaths
 from tasks.report import SFT, SFT_FULL
 
@@ -24,3 +26,9 @@ def reproduce(study: Study) -> ReportPaths:
     baselines = {name: {study.seeds[0]: record} for name, record in ((SFT, sft), (SFT_FULL, sft_full))}
     evaluated = evaluate(study, data, baselines | arms)
     return report(study, data, [policy, sft, sft_full], evaluated)
+
+
+@flow(name="reproduce-file")
+def reproduce_file(study_file: str = "configs/studies/smoke.yaml", overrides: tuple[str, ...] = ()) -> ReportPaths:
+    """The same for a study by file name, as deployments name it."""
+    return reproduce(load_study(Path(study_file), tuple(overrides)))

@@ -1,4 +1,4 @@
-"""Digests that say what a step depends on: canonical JSON of its values, the syntax of the code that does it, the bytes of its files."""
+"""Digests that say what a step depends on: canonical JSON of its values, syntax of the code that does it, bytes of its files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ _TEMPLATES = (".jinja",)
 
 
 def canonical_json(value: Any) -> str:
-    """One text for equal values. TypeError for a value without a stable form (sets, paths, objects): convert it, or leave it out."""
+    """One text for equal values.
+
+    Raises:
+        TypeError: a value without a stable form (a set, a path, an object): convert it, or leave it out.
+        ValueError: NaN or infinity, which JSON does not have.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -30,8 +35,12 @@ def file_digest(path: Path) -> str:
 
 
 def files_digest(paths: Iterable[Path]) -> str:
-    """Names and contents of some files, whatever folder they lie in."""
-    return digest({path.name: file_digest(path) for path in paths})
+    """Names and contents of some files, whatever folder they lie in; ValueError if two have one name."""
+    paths = list(paths)
+    digests = {path.name: file_digest(path) for path in paths}
+    if len(digests) < len(paths):
+        raise ValueError(f"files of different names were expected, found {', '.join(sorted(map(str, paths)))}")
+    return digest(digests)
 
 
 def checkpoint_digest(folder: Path) -> str:
@@ -42,7 +51,10 @@ def checkpoint_digest(folder: Path) -> str:
 
 @cache
 def code_digest(*modules: str) -> str:
-    """The modules' syntax without comments and docstrings, a package with all below it, templates as text."""
+    """The modules' syntax without comments and docstrings, templates as text.
+
+    A package counts with all below it, a module with the templates beside it that bear its name (chat.py, chat_template.jinja).
+    """
     return digest({name: _source(path) for module in modules for name, path in _files(module)})
 
 
@@ -52,7 +64,8 @@ def _files(module: str) -> list[tuple[str, Path]]:
         raise ValueError(f"no source was found for module {module}")
     origin = Path(spec.origin)
     if origin.name != "__init__.py":
-        return [(module, origin)]
+        beside = sorted(path for path in origin.parent.glob(f"{origin.stem}*") if path.suffix in _TEMPLATES)
+        return [(module, origin), *((f"{module}/{path.name}", path) for path in beside)]
     found = sorted(path for path in origin.parent.rglob("*") if path.suffix in (".py", *_TEMPLATES))
     return [(f"{module}/{path.relative_to(origin.parent)}", path) for path in found]
 
@@ -62,7 +75,8 @@ def _source(path: Path) -> str:
     if path.suffix in _TEMPLATES:
         return text
     tree = ast.parse(text)
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node) is not None:
+        if isinstance(node, documented) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
     return ast.dump(tree)

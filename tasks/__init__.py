@@ -1,1 +1,1 @@
-"""Thin tasks, one a step: resolve what the step is, look for its record, call slca_core or a launcher, write the record, log to MLflow."""
+"""Thin tasks, one a step: name the step, look for its record, call slca_core or a launcher, write the record, tell MLflow."""

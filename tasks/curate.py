@@ -66,10 +66,12 @@ def _curate(study: Study, folder: Path) -> tuple[str, dict[str, Any]]:
 
 def _source_digest(sources: tuple[Path, ...]) -> str:
     """Names and contents of all source files; DataError if a source is not there."""
-    files: dict[str, str] = {}
+    files: list[list[str]] = []
     for source in sources:
         if not source.exists():
-            raise DataError(f"A data file or folder was expected at {source} (data.source), there is none. Mend the path, or use `generated`.")
+            raise DataError(
+                f"A data file or folder was expected at {source} (data.source), there is none. Mend the path, or use `generated`."
+            )
         found = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
-        files |= {str(path.relative_to(source.parent)): file_digest(path) for path in found}
+        files += [[str(path.relative_to(source.parent)), file_digest(path)] for path in found]
     return digest(files)

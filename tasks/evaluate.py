@@ -13,7 +13,7 @@ from prefect.cache_policies import NO_CACHE
 from slca_core.benchmarks import toucan
 from slca_core.config import Study
 from slca_core.curation.pipeline import read_split
-from slca_core.errors import ServiceError
+from slca_core.errors import DataError, ServiceError
 from slca_core.fingerprint import file_digest
 from slca_core.records import Record, Step
 from slca_core.rollout import Scoring, prompts_that_fit
@@ -68,7 +68,8 @@ def evaluate_checkpoint(study: Study, condition: str, seed: int, data: Record, c
         run.log_items(pd.read_parquet(record.folder / ITEMS), toucan.NAME)
         run.finish(record, datasets=[("test", split_path(data, "test"))])
     facts = record.facts
-    say(f"[bold]evaluate[/]  {condition}, seed {seed}: process {facts['process']:.3f}, exact {facts['exact']:.3f} (greedy), {record.seconds:.0f} s")
+    scores = f"process {facts['process']:.3f}, exact {facts['exact']:.3f} (greedy)"
+    say(f"[bold]evaluate[/]  {condition}, seed {seed}: {scores}, {record.seconds:.0f} s")
     return record
 
 
@@ -81,6 +82,11 @@ def _evaluate(
     tokenizer = AutoTokenizer.from_pretrained(model)
     limits, settings = evaluation_limits(study), study.evaluation.toucan_test
     samples, too_long = prompts_that_fit(read_split(split_path(data, "test")), tokenizer, limits)
+    if not samples:
+        raise DataError(
+            f"Evaluation prompts may have {limits.max_length - limits.response_tokens} tokens "
+            f"(rl.max_length - rl.response_tokens); none of the {too_long} held-out ones fits. Raise rl.max_length."
+        )
     scoring = Scoring("hierr", study.rl.hierr_semantics, study.rl.hierr_weights, study.rl.omission_penalty)
     name = f"{condition}-{checkpoint.output_digest[:8]}"
     total = len(samples) * (settings.samples + 1)
@@ -115,6 +121,6 @@ def _refuse_too_many_errors(items: pd.DataFrame, total: int, limit: float, condi
     failed = int(items.loc[items.metric == "error", "value"].sum())
     if failed > limit * total:
         raise ServiceError(
-            f"{failed} of {total} evaluation rollouts of {condition} failed for want of a service, more than the study's limit of {limit:.0%}. "
-            "Mend the service and run again."
+            f"{failed} of {total} evaluation rollouts of {condition} failed for want of a service, over the study's limit of "
+            f"{limit:.0%}. Mend the service and run again."
         )

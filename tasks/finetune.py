@@ -27,8 +27,16 @@ from tasks.progress import bar, say
 from tasks.tracking import Tracking
 from tasks.workspace import Workspace
 
+POLICY_CODE = ("slca_core.policy", "slca_core.chat", "slca_core.dialogue")
+CODE = (
+    "slca_core.chat",
+    "slca_core.dialogue",
+    "slca_core.trainer.arguments",
+    "slca_core.trainer.cpu",
+    "slca_core.trainer.run_sft",
+)
 Splits = tuple[Literal["sft", "rl"], ...]
-_STEP = re.compile(r"(\d+)/(\d+) \[[^\]]*?gpt_loss=([\d.]+)")
+_STEP = re.compile(r"Train step of epoch (\d+):[^\r\n]*? (\d+)/(\d+) \[[^\]\r\n]*?gpt_loss=([\d.]+(?:e[+-]?\d+)?)")
 
 
 def model_path(record: Record) -> Path:
@@ -44,7 +52,7 @@ def prepare_policy(study: Study, data: Record) -> Record:
         inputs = {"data": data.output_digest}
     else:
         config, inputs = {}, {"checkpoint": checkpoint_digest(require_checkpoint(policy.checkpoint))}
-    step = Step(step="policy", name=study.name, config=config, inputs=inputs, code=("slca_core.policy", "slca_core.chat", "slca_core.dialogue"))
+    step = Step(step="policy", name=study.name, config=config, inputs=inputs, code=POLICY_CODE)
 
     def work(folder: Path) -> tuple[str, dict[str, Any]]:
         out = folder / "model"
@@ -62,12 +70,13 @@ def prepare_policy(study: Study, data: Record) -> Record:
 def finetune(study: Study, data: Record, policy: Record, name: str, splits: Splits, epochs: int) -> Record:
     """SFT of `policy` on the demonstrations of `splits`; `sft_full` trains on both, the data-equivalent of SFT followed by RL."""
     workspace = Workspace(study)
+    settings = study.sft.model_dump(exclude={"epochs", "full_epochs"})
     step = Step(
         step="finetune",
         name=name,
-        config={"sft": study.sft.model_dump(exclude={"epochs", "full_epochs"}), "epochs": epochs, "splits": list(splits), "seed": study.seeds[0]},
+        config={"sft": settings, "epochs": epochs, "splits": list(splits), "seed": study.seeds[0]},
         inputs={"data": data.output_digest, "policy": policy.output_digest},
-        code=("slca_core.chat", "slca_core.trainer.arguments", "slca_core.trainer.run_sft", "slca_core.trainer.cpu"),
+        code=CODE,
     )
     tracking = Tracking(study)
     with tracking.child(step, condition=name, seed=study.seeds[0]) as run:
@@ -78,22 +87,24 @@ def finetune(study: Study, data: Record, policy: Record, name: str, splits: Spli
     return record
 
 
-def _finetune(study: Study, data: Record, policy: Record, name: str, splits: Splits, epochs: int, folder: Path) -> tuple[str, dict[str, Any]]:
+def _finetune(
+    study: Study, data: Record, policy: Record, name: str, splits: Splits, epochs: int, folder: Path
+) -> tuple[str, dict[str, Any]]:
     samples = [sample for split in splits for sample in _with_demonstration(read_split(split_path(data, split)))]
     kept, too_long = write_sft_rows(samples, model_path(policy), study.sft.max_length, folder)
     sft = study.sft.model_copy(update={"batch_size": min(study.sft.batch_size, kept)})
     sft = sft.model_copy(update={"micro_batch_size": min(sft.micro_batch_size, sft.batch_size)})
     cpu = isinstance(study.machine, CpuProfile)
-    start = model_path(policy)
+    start, seed = model_path(policy), study.seeds[0]
     if sft.pretrain_epochs:
-        out = folder / "pretrained"
+        out, texts = folder / "pretrained", folder / "texts.jsonl"
         argv = sft_arguments(
-            sft, model=start, dataset=folder / "texts.jsonl", out=out, epochs=sft.pretrain_epochs, seed=study.seeds[0], cpu=cpu, language_modelling=True
+            sft, model=start, dataset=texts, out=out, epochs=sft.pretrain_epochs, seed=seed, cpu=cpu, language_modelling=True
         )
         _run(study, f"finetune {name} (language modelling)", argv, folder / "pretrain.log")
         start = out
     argv = sft_arguments(
-        sft, model=start, dataset=folder / "messages.jsonl", out=folder / "model", epochs=epochs, seed=study.seeds[0], cpu=cpu
+        sft, model=start, dataset=folder / "messages.jsonl", out=folder / "model", epochs=epochs, seed=seed, cpu=cpu
     )
     curve = _run(study, f"finetune {name}", argv, folder / "train.log")
     (folder / "loss.jsonl").write_text("".join(json.dumps(point) + "\n" for point in curve))
@@ -119,12 +130,9 @@ def _run(study: Study, title: str, argv: list[str], log: Path) -> list[dict[str,
 def read_loss(log: Path) -> list[dict[str, float]]:
     """Step, total and running loss as stock SFT shows them in its bar; steps count on over the epochs."""
     points: dict[int, dict[str, float]] = {}
-    before, last = 0, 0
-    for step, total, loss in _STEP.findall(log.read_text(errors="replace")):
-        if int(step) < last:
-            before += last
-        last = int(step)
-        points[before + last] = {"step": before + last, "total": before + int(total), "loss": float(loss)}
+    for epoch, step, total, loss in _STEP.findall(log.read_text(errors="replace")):
+        at = int(epoch) * int(total) + int(step)
+        points[at] = {"step": at, "total": (int(epoch) + 1) * int(total), "loss": float(loss)}
     return list(points.values())
 
 
@@ -137,8 +145,8 @@ def write_sft_rows(samples: Sequence[Sample], policy: Path, max_length: int, fol
     kept = [text for text in texts if len(encode(tokenizer, text)) <= max_length - 2]
     if not kept:
         raise DataError(
-            f"SFT needs demonstrations of at most {max_length - 2} tokens (sft.max_length); none of the {len(samples)} curated ones fits. "
-            "Raise sft.max_length, or give sources with demonstrations."
+            f"SFT needs demonstrations of at most {max_length - 2} tokens (sft.max_length); none of the {len(samples)} curated "
+            "ones fits. Raise sft.max_length, or give sources with demonstrations."
         )
     with (folder / "messages.jsonl").open("w") as messages, (folder / "texts.jsonl").open("w") as plain:
         for text in kept:

@@ -13,7 +13,7 @@ console = Console(stderr=True)
 
 @contextmanager
 def bar(title: str, total: int | None = None, done: int = 0) -> Iterator[Callable[..., None]]:
-    """A bar for one stage. The yielded function takes `completed=` (absolute) or `advance=`, and `note=` for a word beside the bar."""
+    """A bar for one stage. The yielded function takes `completed=` (absolute) or `advance=`, and `note=` for words beside it."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -1,12 +1,14 @@
 """MLflow: an experiment a study, a parent run, a child run for each condition and seed.
 
-Runs are found again by their tags, so that a resumed or cached study goes on in the runs it has; each (metric, step) is logged once.
+Runs are found again by their tags, so that a resumed or cached study goes on in the runs it has; each (metric, step) is logged
+once, and a finished run is left as it is.
 """
 
 from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 import mlflow
 import pandas as pd
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Run
+from mlflow.entities import Metric, Param, Run
 from mlflow.tracking.context.registry import resolve_tags
 
 from slca_core.config import Study
@@ -24,7 +26,7 @@ from slca_core.records import Record, Step
 from tasks.workspace import Workspace
 
 PARENT, IDENTITY = "slca.study_digest", "slca.identity"
-_BATCH = 900  # MLflow takes at most 1,000 metrics a request.
+_BATCH, _PARAMS = 900, 100  # MLflow takes at most 1,000 metrics and 100 parameters a request.
 
 
 class Tracking:
@@ -65,17 +67,20 @@ class Tracking:
 
     @contextmanager
     def child(self, step: Step, *, condition: str, seed: int) -> Iterator[ChildRun]:
-        """The run of one step under this study; failed steps leave it marked FAILED."""
+        """The run of one step under this study; a step that fails leaves it marked FAILED."""
         key = {IDENTITY: step.identity, "slca.condition": condition, "mlflow.parentRunId": self.parent.info.run_id}
         run = self._find(key) or self._create(f"{condition} seed {seed}", key | {"slca.seed": str(seed), "slca.step": step.step})
         child = ChildRun(self.client, run)
+        if child.finished:
+            yield child
+            return
+        self.client.update_run(child.run_id, status="RUNNING")
         try:
             yield child
         except BaseException:
-            self.client.set_terminated(run.info.run_id, "FAILED")
+            self.client.set_terminated(child.run_id, "FAILED")
             raise
-        if not child.finished:
-            self.client.set_terminated(run.info.run_id, "FINISHED")
+        self.client.set_terminated(child.run_id, "FINISHED")
 
     def find_child(self, step: Step, condition: str) -> str | None:
         """The id of a step's run under this study."""
@@ -86,8 +91,7 @@ class Tracking:
         """The report's files and main table on the parent run."""
         run_id = self.parent.info.run_id
         self.client.log_artifacts(run_id, str(report), "report")
-        if "main_table.json" not in {item.path for item in self.client.list_artifacts(run_id)}:
-            self.client.log_table(run_id, table, "main_table.json")
+        _log_table_once(self.client, run_id, table, "main_table.json")
         self.client.set_tag(run_id, "slca.labels", "; ".join(labels) or "none")
         self.client.set_terminated(run_id, "FINISHED")
 
@@ -110,7 +114,9 @@ class ChildRun:
             self._last_step = max((metric.step for metric in history), default=-1)
         fresh = [line for line in lines if line[step_key] > self._last_step]
         now = int(time.time() * 1000)
-        metrics = [Metric(key, float(value), now, int(line[step_key])) for line in fresh for key, value in line.items() if key != step_key]
+        metrics = [
+            Metric(key, float(value), now, int(line[step_key])) for line in fresh for key, value in line.items() if key != step_key
+        ]
         for start in range(0, len(metrics), _BATCH):
             self.client.log_batch(self.run_id, metrics=metrics[start : start + _BATCH])
         if fresh:
@@ -124,9 +130,10 @@ class ChildRun:
         """Resolved configuration as parameters, the datasets by digest, the record as an artifact."""
         if self.finished:
             return
-        params = flatten({"config": record.config, "inputs": record.inputs})
-        for key, value in params.items():
-            self.client.log_param(self.run_id, key, str(value)[:500])
+        settings = flatten({"config": record.config, "inputs": record.inputs})
+        params = [Param(key, str(value)[:500]) for key, value in settings.items()]
+        for start in range(0, len(params), _PARAMS):
+            self.client.log_batch(self.run_id, params=params[start : start + _PARAMS])
         self.client.log_dict(self.run_id, record.model_dump(mode="json"), "record.json")
         self.client.set_tag(self.run_id, "slca.record", str(record.folder))
         inputs = [_dataset(context, path) for context, path in datasets]
@@ -137,18 +144,28 @@ class ChildRun:
         """A per-item table and the mean of each of its metrics."""
         if self.finished:
             return
-        self.client.log_table(self.run_id, items, f"{name}.json")
+        _log_table_once(self.client, self.run_id, items, f"{name}.json")
+        known = self.client.get_run(self.run_id).data.metrics
         now = int(time.time() * 1000)
         means = items.groupby(["sampling", "metric"])["value"].mean()
         metrics = [Metric(f"{name}/{metric}/{sampling}", float(value), now, 0) for (sampling, metric), value in means.items()]
-        self.client.log_batch(self.run_id, metrics=metrics)
+        self.client.log_batch(self.run_id, metrics=[metric for metric in metrics if metric.key not in known])
+
+
+def _log_table_once(client: MlflowClient, run_id: str, table: pd.DataFrame, file: str) -> None:
+    """MLflow appends to a table it has already."""
+    if file not in {item.path for item in client.list_artifacts(run_id)}:
+        client.log_table(run_id, table, file)
 
 
 def _dataset(context: str, path: Path):
     from mlflow.entities import DatasetInput, InputTag
 
     frame = pd.read_parquet(path)
-    dataset = mlflow.data.from_pandas(frame, source=str(path), name=path.stem, digest=file_digest(path)[:32])
+    with warnings.catch_warnings():
+        # MLflow knows its source of local files twice, and warns that a path may be either.
+        warnings.simplefilter("ignore", UserWarning)
+        dataset = mlflow.data.from_pandas(frame, source=str(path), name=path.stem, digest=file_digest(path)[:32])
     return DatasetInput(dataset._to_mlflow_entity(), [InputTag("mlflow.data.context", context)])
 
 

@@ -31,6 +31,7 @@ CODE = (
     "slca_core.advantages",
     "slca_core.calls",
     "slca_core.chat",
+    "slca_core.dialogue",
     "slca_core.judge",
     "slca_core.rewards",
     "slca_core.rollout",
@@ -41,6 +42,8 @@ CODE = (
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu",
     "slca_core.trainer.experience",
+    "slca_core.trainer.gpu",
+    "slca_core.trainer.labels",
     "slca_core.trainer.run_rl",
     "slca_core.trainer.sampling",
     "slca_core.trainer.trainer",
@@ -104,15 +107,16 @@ def _train(
                 last = lines[-1]
                 update(completed=last["update"], note=f"R_tool {last['r_tool']:.2f} R_sum {last['r_sum']:.2f}")
 
-        run_module("slca_core.trainer.run_rl", [str(spec_path)], log=folder / "train.log", env=environment(study.root), on_poll=watch)
+        log = folder / "train.log"
+        run_module("slca_core.trainer.run_rl", [str(spec_path)], log=log, env=environment(study.root), on_poll=watch)
     done = len(read_lines(spec.metrics))
     if done != updates:
-        raise DataError(f"{updates} policy updates were expected of {arm.name}, {done} are in {spec.metrics}. See {folder / 'train.log'}.")
+        raise DataError(f"{updates} policy updates were expected of {arm.name}, {done} are in {spec.metrics}. See {log}.")
     return checkpoint_digest(spec.model), facts | {"updates": updates}
 
 
 def write_prompts(spec: TrainSpec, split: Path) -> dict[str, Any]:
-    """The prompt file of the run: exactly updates x prompts lines, in an order fixed by the seed, going round the split as often as needed."""
+    """The prompt file of the run: exactly updates x prompts lines, order fixed by the seed, round the split as often as needed."""
     from transformers import AutoTokenizer
 
     from slca_core.trainer.labels import label_of
@@ -122,7 +126,10 @@ def write_prompts(spec: TrainSpec, split: Path) -> dict[str, Any]:
     samples, too_long = prompts_that_fit(read_split(split), tokenizer, spec.limits())
     if not samples:
         room = rl.max_length - rl.response_tokens
-        raise DataError(f"RL prompts may have {room} tokens (rl.max_length - rl.response_tokens); no sample of {split} fits. Raise rl.max_length.")
+        raise DataError(
+            f"RL prompts may have {room} tokens (rl.max_length - rl.response_tokens); no sample of {split} fits. "
+            "Raise rl.max_length."
+        )
     samples.sort(key=lambda sample: sample.sample_id)
     order, drawn = random.Random(spec.seed), []
     while len(drawn) < rl.updates * rl.prompts_per_update:
@@ -131,7 +138,8 @@ def write_prompts(spec: TrainSpec, split: Path) -> dict[str, Any]:
     with spec.prompts.open("w") as file:
         for sample in drawn:
             prompt = chat.render(sample.prompt, sample.tools, generate=True)
-            file.write(json.dumps({"input": prompt, "label": json.dumps(label_of(sample), ensure_ascii=False)}, ensure_ascii=False) + "\n")
+            label = json.dumps(label_of(sample), ensure_ascii=False)
+            file.write(json.dumps({"input": prompt, "label": label}, ensure_ascii=False) + "\n")
     return {"prompts": len(samples), "too_long": too_long, "order_digest": digest([sample.sample_id for sample in drawn])}
 
 

@@ -23,8 +23,12 @@ class Workspace:
         return self.root / "reports" / self.study.name
 
     @property
+    def mlflow_store(self) -> Path:
+        return self.root / "mlflow.db"
+
+    @property
     def mlflow_uri(self) -> str:
-        return f"sqlite:///{self.root / 'mlflow.db'}"
+        return f"sqlite:///{self.mlflow_store}"
 
 
 def quiet_environment(root: Path) -> dict[str, str]:
@@ -35,7 +39,10 @@ def quiet_environment(root: Path) -> dict[str, str]:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
         "PREFECT_LOGGING_LEVEL": "WARNING",
+        # A failed task or flow raises, and the command line says why in a sentence; tracebacks stay in Prefect's own log.
+        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
         "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_LOGGING_LEVEL": "WARNING",
         "MLFLOW_TRACKING_URI": f"sqlite:///{root / 'mlflow.db'}",
         "DO_NOT_TRACK": "1",
         "VLLM_NO_USAGE_STATS": "1",

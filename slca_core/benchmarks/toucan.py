@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import httpx
@@ -42,13 +43,21 @@ async def evaluate(
     judge_url: str,
     seed: int,
     on_done: Callable[[], None] = lambda: None,
+    transport: httpx.AsyncBaseTransport | None = None,
 ) -> list[tuple[int, RolloutRecord]]:
-    """(trial, record) of every item: trial 0 greedy, the others sampled. The simulator is SGLS for every checkpoint."""
-    mocker = ChatClient("mocker", mocker_url, services.mocker)
-    judge = ChatClient("judge", judge_url, services.judge)
+    """(trial, record) of every item: trial 0 greedy, the others sampled. The simulator is SGLS for every checkpoint.
+
+    `transport` answers all three servers' requests in place of the network.
+    """
+    mocker = ChatClient("mocker", mocker_url, services.mocker, transport=transport)
+    judge = ChatClient("judge", judge_url, services.judge, transport=transport)
     slots = asyncio.Semaphore(settings.concurrency)
     limit = httpx.Limits(max_connections=settings.concurrency)
-    async with httpx.AsyncClient(base_url=server.url, timeout=600, limits=limit, trust_env=False) as http:
+    policy = httpx.AsyncClient(base_url=server.url, timeout=600, limits=limit, trust_env=False, transport=transport)
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(policy)
+        stack.push_async_callback(mocker.close)
+        stack.push_async_callback(judge.close)
 
         async def one(sample: Sample, trial: int) -> tuple[int, RolloutRecord]:
             temperature = settings.temperature if trial else 0.0
@@ -64,13 +73,12 @@ async def evaluate(
             on_done()
             return trial, record
 
-        results = await asyncio.gather(*(one(sample, trial) for trial in range(settings.samples + 1) for sample in samples))
-    await mocker.close()
-    await judge.close()
-    return results
+        return await asyncio.gather(*(one(sample, trial) for trial in range(settings.samples + 1) for sample in samples))
 
 
-async def _complete(http: httpx.AsyncClient, model: str, token_ids: list[int], budget: int, temperature: float, seed: int) -> Generated:
+async def _complete(
+    http: httpx.AsyncClient, model: str, token_ids: list[int], budget: int, temperature: float, seed: int
+) -> Generated:
     body = {
         "model": model,
         "prompt": token_ids,
@@ -83,11 +91,19 @@ async def _complete(http: httpx.AsyncClient, model: str, token_ids: list[int], b
     try:
         response = await http.post("/v1/completions", json=body)
     except httpx.HTTPError as error:
-        raise ServiceError(f"The policy server at {http.base_url} went away during the evaluation: {type(error).__name__} {error}") from None
+        raise ServiceError(
+            f"The policy server at {http.base_url} went away during the evaluation: {type(error).__name__} {error}"
+        ) from None
     if response.status_code != 200:
         raise ServiceError(f"The policy server at {http.base_url} answered HTTP {response.status_code}: {response.text[:300]}")
-    choice = response.json()["choices"][0]
-    return Generated(choice["token_ids"], choice["finish_reason"] == "length")
+    try:
+        choice = response.json()["choices"][0]
+        return Generated(choice["token_ids"], choice["finish_reason"] == "length")
+    except (ValueError, LookupError, TypeError):
+        raise ServiceError(
+            f"The policy server at {http.base_url} was expected to answer with token ids (vLLM's return_token_ids), "
+            f"found: {response.text[:300]}"
+        ) from None
 
 
 def item_metrics(record: RolloutRecord) -> dict[str, float]:

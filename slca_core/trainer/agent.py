@@ -1,6 +1,7 @@
 """OpenRLHF's agent (`--train.agent_func_path`): plays and scores rollouts inside the vLLM actor.
 
-Numbers and the rollout's identity travel on through `extra_logs`; the record itself is spooled for the trainer, which adds the advantages.
+Numbers and the rollout's identity travel on through `extra_logs`; the record itself is spooled for the trainer, which adds the
+advantages.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ MAX_RAY_PATH = 36  # Ray's sockets lie some 70 characters below its folder, and 
 
 
 def environment(root: Path) -> dict[str, str]:
-    """Caches, temporary state and telemetry switches of the training stack: everything below the study's root, nothing calls home."""
+    """Caches, temporary state and telemetry switches of the training stack: all below the study's root, nothing calls home."""
     cache = root.resolve() / "cache"
     ray = root.resolve() / "ray"
     variables = {
@@ -44,7 +44,13 @@ def environment(root: Path) -> dict[str, str]:
 
 
 def run_module(
-    module: str, argv: Sequence[str], *, log: Path, env: Mapping[str, str], on_poll: Callable[[], None] = lambda: None, poll_s: float = 1.0
+    module: str,
+    argv: Sequence[str],
+    *,
+    log: Path,
+    env: Mapping[str, str],
+    on_poll: Callable[[], None] = lambda: None,
+    poll_s: float = 1.0,
 ) -> None:
     """Runs `python -m module argv` to its end, calling `on_poll` every `poll_s`.
 

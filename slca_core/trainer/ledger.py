@@ -30,6 +30,7 @@ _STOCK = {
     "seconds_broadcast": "timing/broadcast",
     "seconds_total": "timing/step_total",
 }
+_MEANS = ("r_tool", "r_sum", "process", "fmt", "name", "key", "val", "par", "exact", "outcome", "tool_turns", "truncated")
 
 
 def collect_spool(spool: Path, update: int, expected: int) -> list[dict[str, Any]]:
@@ -37,7 +38,8 @@ def collect_spool(spool: Path, update: int, expected: int) -> list[dict[str, Any
     paths = sorted(spool.glob(f"{update:05d}-*.json"))
     if len(paths) != expected:
         raise DataError(
-            f"Update {update} was expected to spool {expected} rollouts in {spool}, {len(paths)} are there. Is the folder shared by all nodes?"
+            f"Update {update} was expected to spool {expected} rollouts in {spool}, {len(paths)} are there. "
+            "Is the folder shared by all nodes?"
         )
     return [json.loads(path.read_text()) for path in paths]
 
@@ -58,9 +60,9 @@ def write_rollouts(folder: Path, update: int, records: Sequence[dict[str, Any]],
         for start, end in record["action_ranges"]:
             mask[start:end] = True
         # OpenRLHF's action arrays start at token 1: the first token of a sequence is never predicted.
-        row = dict(record, mask=mask.tolist(), advantages=[0.0, *advantages_T[: length - 1].tolist()], adv_tool=tool, adv_sum=summary)
-        row["action_ranges"] = [list(pair) for pair in record["action_ranges"]]
-        rows.append(row)
+        routed_values = {"advantages": [0.0, *advantages_T[: length - 1].tolist()], "adv_tool": tool, "adv_sum": summary}
+        ranges = [list(pair) for pair in record["action_ranges"]]
+        rows.append({**record, "action_ranges": ranges, "mask": mask.tolist(), **routed_values})
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"update_{update:05d}.parquet"
     unfinished = path.with_suffix(".unfinished")
@@ -72,7 +74,7 @@ def write_rollouts(folder: Path, update: int, records: Sequence[dict[str, Any]],
 def summarise(update: int, records: Sequence[dict[str, Any]], routed: Advantages, status: dict[str, Any]) -> dict[str, float]:
     """The update's line: rewards and parts, behaviour, lengths, advantages, and what stock OpenRLHF reports."""
     frame = pd.DataFrame(records)
-    mean = frame[["r_tool", "r_sum", "process", "fmt", "name", "key", "val", "par", "exact", "outcome", "tool_turns", "truncated"]].astype(float).mean()
+    mean = frame[[*_MEANS]].astype(float).mean()
     unmatched = (frame["n_open"] - frame["n_close"]).abs()
     lengths = frame["token_ids"].map(len)
     line = {

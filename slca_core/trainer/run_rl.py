@@ -1,6 +1,6 @@
 """Runs stock `openrlhf.cli.train_ppo_ray` for one `TrainSpec`, with our classes at its named seams.
 
-    python -m slca_core.trainer.run_rl RUN_FOLDER/spec.json
+python -m slca_core.trainer.run_rl RUN_FOLDER/spec.json
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import os
 import runpy
 import sys
 from pathlib import Path
-
-import torch
 
 from slca_core.config import REPOSITORY, CpuProfile
 from slca_core.trainer.arguments import rl_arguments

@@ -1,6 +1,6 @@
 """Runs stock `openrlhf.cli.train_sft` with the arguments given; through the CPU adapter where there is no CUDA.
 
-    python -m slca_core.trainer.run_sft --model.model_name_or_path CHECKPOINT --data.dataset sft.jsonl ...
+python -m slca_core.trainer.run_sft --model.model_name_or_path CHECKPOINT --data.dataset sft.jsonl ...
 """
 
 from __future__ import annotations

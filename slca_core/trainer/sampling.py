@@ -1,6 +1,7 @@
 """Matched rollouts: each knows its update, prompt and sample index, and a batch comes back in that order.
 
-Stock `generate_responses` calls the executor n times with one shared set of parameters and no index, and batches arrive in completion order.
+Stock `generate_responses` calls the executor n times with one shared set of parameters and no index, and batches arrive in
+completion order.
 """
 
 from __future__ import annotations

@@ -17,7 +17,9 @@ from slca_core.trainer.launch import environment
 
 
 @contextmanager
-def served(checkpoint: Path, name: str, machine: CpuProfile | GpuProfile, *, max_length: int, root: Path, log: Path) -> Iterator[PolicyServer]:
+def served(
+    checkpoint: Path, name: str, machine: CpuProfile | GpuProfile, *, max_length: int, root: Path, log: Path
+) -> Iterator[PolicyServer]:
     """The checkpoint behind a loopback port until the block ends."""
     port = free_port()
     argv = [

@@ -1,4 +1,4 @@
-"""What one training run needs to know, written beside its outputs and read by the driver, the trainer actor and the rollout actors."""
+"""What one training run needs to know, written beside its outputs; read by the driver, the trainer and the rollout actors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SPEC_VARIABLE = "SLCA_TRAIN_SPEC"
 
 
 class TrainSpec(Frozen):
-    """One RL run: an arm, a seed, a start, its services and where its outputs go. `folder` must be shared by all nodes of the cluster."""
+    """One RL run: an arm, a seed, a start, its services and its outputs' place. All nodes of the cluster must share `folder`."""
 
     arm: Arm
     seed: int

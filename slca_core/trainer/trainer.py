@@ -52,7 +52,7 @@ class RoutedPPOTrainer(plain(ppo_trainer.PPOTrainer)):
         limit = self.spec.services.failure_limit
         if len(errors) > limit * len(self.records):
             raise ServiceError(
-                f"Update {update}: {len(errors)} of {len(self.records)} rollouts failed, more than the study's limit of {limit:.0%}. "
+                f"Update {update}: {len(errors)} of {len(self.records)} rollouts failed, over the study's limit of {limit:.0%}. "
                 f"The first says: {errors[0]}. Mend the service and run again: training goes on from the last checkpoint."
             )
 

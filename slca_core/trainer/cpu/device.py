@@ -48,7 +48,6 @@ def answer_cuda_calls() -> None:
 
 def allow_float32() -> None:
     """Teaches OpenRLHF's dtype table "fp32"; its own has bf16 and fp16."""
-    import openrlhf.models.actor as actor
     import openrlhf.utils.utils as utils
 
     stock = utils.convert_to_torch_dtype
@@ -59,8 +58,6 @@ def allow_float32() -> None:
         return torch.float32 if name == "fp32" else stock(name)
 
     utils.convert_to_torch_dtype = convert_to_torch_dtype
-    if hasattr(actor, "convert_to_torch_dtype"):
-        actor.convert_to_torch_dtype = convert_to_torch_dtype
 
 
 def use_cpu_mesh() -> None:
@@ -77,7 +74,8 @@ class GlooBroadcaster:
     def __init__(self, host: str, port: int, rank: int, world_size: int, timeout_s: int = 120) -> None:
         timeout = timedelta(seconds=timeout_s)
         self._store = torch.distributed.TCPStore(host, port, world_size, is_master=rank == 0, timeout=timeout)
-        self._group = torch.distributed.ProcessGroupGloo(torch.distributed.PrefixStore("openrlhf", self._store), rank, world_size, timeout)
+        store = torch.distributed.PrefixStore("openrlhf", self._store)
+        self._group = torch.distributed.ProcessGroupGloo(store, rank, world_size, timeout)
 
     def broadcast(self, tensor: torch.Tensor, src: int = 0, stream: None = None) -> None:
         options = torch.distributed.BroadcastOptions()

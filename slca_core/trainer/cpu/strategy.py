@@ -13,11 +13,11 @@ class CpuStrategy(DeepspeedStrategy):
 
 
 def get_strategy(args) -> CpuStrategy:
-    """Stands for openrlhf.utils.get_strategy; the parser has no fp32, so it is set once parsed."""
+    """Stands for openrlhf.utils.get_strategy, whose defaults it keeps; the parser has no fp32, so it is set once parsed."""
     args.ds.param_dtype = "fp32"
     return CpuStrategy(
         seed=args.train.seed,
-        full_determinism=args.train.full_determinism_enable if hasattr(args.train, "full_determinism_enable") else False,
+        full_determinism=args.train.full_determinism_enable,
         max_norm=getattr(args, "max_norm", 1.0),
         micro_train_batch_size=args.train.micro_batch_size,
         train_batch_size=args.train.batch_size,

@@ -1,0 +1,165 @@
+"""Toucan-Test against a scripted policy server and the stand-ins' own answers, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from slca_core import chat
+from slca_core.benchmarks import toucan
+from slca_core.calls import render_call
+from slca_core.config import ServicesConfig, ToucanTestConfig
+from slca_core.dialogue import Message, Sample, ToolCall
+from slca_core.policy import train_tokenizer
+from slca_core.results import COLUMNS, TOUCAN_METRICS
+from slca_core.rollout import Limits, RolloutRecord, Scoring, decode, encode
+from slca_core.services.standins import answer_as_judge, answer_as_mocker
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "The weather of a city. Returns temp (integer).",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+
+
+def sample(city: str, number: int) -> Sample:
+    question = Message("user", f"How is the weather in {city}?")
+    call = ToolCall("weather", {"city": city})
+    return Sample(f"d#{number}", "d", "single-turn", 1, (TOOL,), (question,), (), ((call,),))
+
+
+SAMPLES = [sample("Rome", 2), sample("Oslo", 1)]
+LIMITS = Limits(max_turns=4, turn_tokens=400, response_tokens=1500, max_length=4000, observation_tokens=100)
+SCORING = Scoring(process_reward="hierr", hierr_semantics="paper", hierr_weights="default", omission_penalty=-0.5)
+POLICY = toucan.PolicyServer(url="http://policy.test", model="sft-1234")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer([chat.render(SAMPLES[0].prompt, SAMPLES[0].tools)], 400)
+
+
+class Servers:
+    """Policy, mocker and judge. `write` makes the policy's turn from the text so far; `policy` may answer in its place."""
+
+    def __init__(self, tokenizer, write: Callable[[str], str], policy: Callable[[], httpx.Response] | None = None) -> None:
+        self.tokenizer, self.write, self.policy = tokenizer, write, policy
+        self.requests: list[dict] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        if request.url.host == "policy.test":
+            self.requests.append(body)
+            return self.policy() if self.policy else self._complete(body)
+        answer = {"mocker.test": answer_as_mocker, "judge.test": answer_as_judge}[request.url.host]
+        content = answer(body["messages"][0]["content"])
+        return httpx.Response(200, json={"choices": [{"message": {"content": content}}]})
+
+    def _complete(self, body: dict) -> httpx.Response:
+        ids = encode(self.tokenizer, self.write(decode(self.tokenizer, body["prompt"])) + chat.END)
+        return httpx.Response(200, json={"choices": [{"token_ids": ids, "finish_reason": "stop"}]})
+
+
+def solve(text: str) -> str:
+    """Calls as asked, then quotes the response."""
+    city = next(city for city in ("Oslo", "Rome") if city in text)
+    if "<tool_response>\n" not in text:
+        return render_call(ToolCall("weather", {"city": city}))
+    value = json.loads(text.rpartition("<tool_response>\n")[2].partition("\n</tool_response>")[0])["temp"]
+    return f"The weather in {city}: {value}."
+
+
+def evaluate(servers: Servers, samples: int = 0, **changes) -> list[tuple[int, RolloutRecord]]:
+    given = {
+        "settings": ToucanTestConfig(samples=samples, temperature=0.7, concurrency=2),
+        "limits": LIMITS,
+        "scoring": SCORING,
+        "services": ServicesConfig(),
+        "mocker_url": "http://mocker.test/v1",
+        "judge_url": "http://judge.test/v1",
+        "seed": 1,
+        "transport": httpx.MockTransport(servers),
+    }
+    return asyncio.run(toucan.evaluate(SAMPLES, servers.tokenizer, POLICY, **given | changes))
+
+
+def test_a_policy_that_calls_and_quotes_scores_full_marks(tokenizer):
+    for _, record in evaluate(Servers(tokenizer, solve)):
+        metrics = toucan.item_metrics(record)
+        assert (metrics["process"], metrics["exact"], metrics["judge"], metrics["success_process"]) == (1.0, 1.0, 1.0, 1.0)
+
+
+def test_a_policy_that_never_calls_is_wrong_and_no_error(tokenizer):
+    for _, record in evaluate(Servers(tokenizer, lambda text: "I do not know the weather.")):
+        metrics = toucan.item_metrics(record)
+        assert (metrics["no_call"], metrics["process"], metrics["success_weighted"], metrics["error"]) == (1.0, 0.0, 0.0, 0.0)
+
+
+def test_the_first_trial_is_greedy_and_the_others_are_sampled_under_their_own_seeds(tokenizer):
+    servers = Servers(tokenizer, lambda text: "No.")
+    assert sorted(trial for trial, _ in evaluate(servers, samples=2)) == [0, 0, 1, 1, 2, 2]
+    assert sorted(request["temperature"] for request in servers.requests) == [0.0, 0.0, 0.7, 0.7, 0.7, 0.7]
+    assert len({request["seed"] for request in servers.requests}) == 6
+
+
+def test_two_evaluations_ask_for_the_same_things(tokenizer):
+    first, second = Servers(tokenizer, solve), Servers(tokenizer, solve)
+    assert evaluate(first, samples=1) == evaluate(second, samples=1)
+    assert sorted(map(json.dumps, first.requests)) == sorted(map(json.dumps, second.requests))
+
+
+def test_progress_is_told_once_an_item(tokenizer):
+    done = []
+    evaluate(Servers(tokenizer, solve), samples=1, on_done=lambda: done.append(1))
+    assert len(done) == 4
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda: httpx.Response(500, text="out of memory"), "HTTP 500: out of memory"),
+        (lambda: httpx.Response(200, json={"choices": [{"text": "no ids", "finish_reason": "stop"}]}), "token ids"),
+        (lambda: httpx.Response(200, text="<html>"), "token ids"),
+    ],
+    ids=["status", "no token ids", "no json"],
+)
+def test_a_policy_server_that_fails_is_an_error_of_the_item_not_a_wrong_answer(tokenizer, answer, said):
+    for _, record in evaluate(Servers(tokenizer, solve, policy=answer)):
+        assert record.error.startswith("policy: ")
+        assert said in record.error
+        assert toucan.item_metrics(record) == {"error": 1.0}
+
+
+def test_a_policy_server_that_went_away_is_an_error_of_the_item(tokenizer):
+    def gone() -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    for _, record in evaluate(Servers(tokenizer, solve, policy=gone)):
+        assert "went away during the evaluation: ConnectError refused" in record.error
+
+
+def test_every_metric_of_a_rollout_is_one_the_tables_know(tokenizer):
+    (_, record), *_ = evaluate(Servers(tokenizer, solve))
+    assert set(toucan.item_metrics(record)) == set(TOUCAN_METRICS)
+
+
+def test_the_item_table_is_long_sorted_and_typed(tokenizer):
+    results = evaluate(Servers(tokenizer, solve), samples=1)
+    trial, record = results[0]
+    results[0] = trial, dataclasses.replace(record, error="judge: gone")
+    items = toucan.as_items(reversed(results), condition="sft", seed=3)
+    assert tuple(items.columns) == COLUMNS
+    assert items.equals(items.sort_values(["item", "trial", "metric"], ignore_index=True))
+    assert (items.value.dtype.kind, items.seed.dtype.kind, items.trial.dtype.kind) == ("f", "i", "i")
+    assert set(items.sampling[items.trial == 0]) == {"greedy"}
+    assert set(items.sampling[items.trial > 0]) == {"sampled"}
+    failed = items[(items["item"] == record.sample_id) & (items.trial == trial)]
+    assert failed.metric.tolist() == ["error"]

@@ -1,0 +1,182 @@
+"""The command line: what the user can mend is one sentence and exit code 2, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from unittest.mock import patch
+
+import pytest
+import yaml
+
+from flows import cli
+from slca_core.config import REPOSITORY, load_study
+from slca_core.errors import ConfigError, DataError, SlcaError
+from slca_core.records import Record
+
+SCRATCH = {"vocab_size": 800}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A study file of the given settings, its state below the test's folder."""
+
+    def study_file(**changes):
+        path = tmp_path / "study.yaml"
+        path.write_text(yaml.safe_dump({"name": "toy", "root": str(tmp_path / "state"), "policy": {"scratch": SCRATCH}, **changes}))
+        return path
+
+    return study_file
+
+
+@pytest.fixture
+def slca(monkeypatch, capsys):
+    """The command line in this process: (exit code, stdout, stderr)."""
+
+    def run(*argv):
+        monkeypatch.setattr(sys, "argv", ["slca", *map(str, argv)])
+        with patch.dict(os.environ), pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code, *capsys.readouterr()
+
+    return run
+
+
+def refused(answer) -> str:
+    """The sentence of a command that refused."""
+    code, out, err = answer
+    assert (code, out) == (2, "")
+    assert err.startswith("slca: ")
+    assert "Traceback" not in err
+    return err
+
+
+@pytest.mark.parametrize("command", ["run", "report", "ui"])
+def test_an_unknown_key_is_refused_with_the_nearest_one_named(slca, write, command):
+    assert "rl.updats: unknown key; did you mean 'updates'?" in refused(slca(command, write(rl={"updats": 3})))
+
+
+def test_an_unknown_key_of_an_override_is_refused_the_same_way(slca, write):
+    assert "did you mean 'updates'?" in refused(slca("run", write(), "--set", "rl.updats=3"))
+
+
+def test_all_that_is_wrong_with_a_study_is_said_at_once(slca, write):
+    said = refused(slca("run", write(rl={"updates": 0}, sedes=[1])))
+    assert "has 2 errors" in said
+    assert "rl.updates" in said
+    assert "'seeds'" in said
+
+
+def test_a_study_file_that_is_not_there_is_named(slca, tmp_path):
+    assert str(tmp_path / "nowhere.yaml") in refused(slca("run", tmp_path / "nowhere.yaml"))
+
+
+def test_a_report_before_the_run_says_what_to_run(slca, write):
+    path = write()
+    assert f"Run: slca run {path}" in refused(slca("report", path))
+
+
+def test_the_pages_before_the_run_say_what_to_run(slca, write):
+    path = write()
+    assert f"Run: slca run {path}" in refused(slca("ui", path))
+
+
+def test_a_port_in_use_is_named(slca, write, tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "mlflow.db").touch()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert f"Port {port} was expected to be free" in refused(slca("ui", write(), "--port", port))
+
+
+def test_a_root_that_cannot_be_a_folder_is_named(slca, write, tmp_path):
+    (tmp_path / "file").touch()
+    assert "file/state" in refused(slca("run", write(root=str(tmp_path / "file" / "state"))))
+
+
+@pytest.mark.parametrize("format", ["markdown", "json", "html"])
+def test_a_finished_report_is_printed_and_html_by_its_path(slca, write, tmp_path, format):
+    reports = tmp_path / "state" / "reports" / "toy"
+    reports.mkdir(parents=True)
+    path = {name: reports / f"report.{ending}" for name, ending in (("markdown", "md"), ("json", "json"), ("html", "html"))}[format]
+    path.write_text('{"table": [1]}')
+    code, out, err = slca("report", write(), "--format", format)
+    assert (code, err) == (0, "")
+    assert out.strip() == (str(path) if format == "html" else '{"table": [1]}')
+
+
+@pytest.mark.parametrize("error", [ConfigError, DataError, SlcaError])
+def test_brackets_in_a_sentence_are_printed_and_not_taken_for_markup(slca, monkeypatch, error):
+    def fail():
+        raise error("[red]seeds[/] of [a-z] were expected at [/tmp/x]")
+
+    monkeypatch.setattr(cli, "app", fail)
+    assert refused(slca()) == "slca: [red]seeds[/] of [a-z] were expected at [/tmp/x]\n"
+
+
+def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch):
+    def fail():
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(ZeroDivisionError):
+        cli.main()
+
+
+def test_a_broken_data_file_is_named(write, tmp_path):
+    from tasks.curate import curate_data
+
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "toucan.parquet").write_bytes(b"PAR1 and then nothing")
+    study = load_study(write(data={"source": str(tmp_path / "data")}))
+    with pytest.raises(DataError, match=r"toucan\.parquet"):
+        curate_data.fn(study)
+
+
+def test_two_sources_of_one_name_both_count(write, tmp_path):
+    from tasks.curate import _source_digest
+
+    sources = [tmp_path / part / "data" for part in ("here", "there")]
+    for source in sources:
+        source.mkdir(parents=True)
+        (source / "toucan.jsonl").write_text(source.parent.name)
+    both = _source_digest(tuple(sources))
+    (sources[0] / "toucan.jsonl").write_text("changed")
+    assert _source_digest(tuple(sources)) != both
+
+
+def test_a_checkpoint_without_a_tokenizer_is_named(write, tmp_path):
+    from tasks.finetune import prepare_policy
+
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "config.json").write_text("{}")
+    study = load_study(write(policy={"checkpoint": str(checkpoint)}))
+    data = Record.model_construct(output_digest="ab", folder=tmp_path)
+    with pytest.raises(ConfigError, match=r"checkpoint has no tokenizer"):
+        prepare_policy.fn(study, data)
+
+
+def test_what_a_task_refuses_leaves_the_flow_as_one_sentence(write, tmp_path):
+    argv = [sys.executable, "-m", "flows.cli", "run", str(write(data={"source": str(tmp_path / "nowhere")}))]
+    found = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
+    assert found.returncode == 2, found.stderr
+    assert found.stdout == ""
+    assert found.stderr.count("\n") == 1, found.stderr
+    assert found.stderr.startswith(f"slca: A data file or folder was expected at {tmp_path / 'nowhere'}")
+
+
+def test_a_curated_study_is_not_curated_again(prefect_server, write):
+    from flows.curate import curate
+
+    sizes = {"generated": {"count": 400}, "test_size": 40}
+    study = load_study(write(data=sizes))
+    first = curate(study)
+    written = (first.folder / "sft.parquet").stat().st_mtime_ns
+    again = curate(study)
+    assert again == first
+    assert (again.folder / "sft.parquet").stat().st_mtime_ns == written

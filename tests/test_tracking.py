@@ -1,0 +1,210 @@
+"""MLflow on a store of its own: runs are found again, and nothing is logged twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+
+from slca_core.config import PolicyConfig, ScratchPolicy, Study
+from slca_core.records import Step, Store
+from slca_core.results import COLUMNS
+from tasks.tracking import ChildRun, Tracking
+from tasks.workspace import Workspace
+
+STEP = Step(
+    step="train", name="slca-seed1", config={"rl": {"updates": 3}, "condition": {"estimator": "slca"}}, inputs={"sft": "ab"}
+)
+LINES = [{"update": update, "rollouts": 8, "reward": update / 4} for update in (1, 2, 3)]
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory):
+    """MLflow takes seconds to make a database; the tests copy one."""
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture
+def study(tmp_path, empty_store):
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    return Study(name="toy", root=tmp_path, policy=PolicyConfig(scratch=ScratchPolicy()))
+
+
+@pytest.fixture
+def tracking(study):
+    return Tracking(study)
+
+
+@pytest.fixture
+def record(study):
+    return Store(Workspace(study).root).run(STEP, lambda folder: ("digest", {"updates": 3}))
+
+
+@pytest.fixture
+def split(tmp_path):
+    path = tmp_path / "rl.parquet"
+    pd.DataFrame({"sample_id": ["a", "b"]}).to_parquet(path)
+    return path
+
+
+def child(tracking: Tracking, condition: str = "slca"):
+    return tracking.child(STEP, condition=condition, seed=1)
+
+
+def break_off(tracking: Tracking, after: Callable[[ChildRun], None]) -> ChildRun:
+    """A first attempt that fails once it has done something."""
+    try:
+        with child(tracking) as run:
+            after(run)
+            raise RuntimeError
+    except RuntimeError:
+        return run
+
+
+def history(tracking: Tracking, run_id: str, key: str = "reward") -> list[tuple[int, float]]:
+    return [(metric.step, metric.value) for metric in tracking.client.get_metric_history(run_id, key)]
+
+
+def items(value: float = 0.5) -> pd.DataFrame:
+    rows = [("slca", 1, "toucan_test", "single-turn", f"d#{at}", 0, "greedy", "process", value + at) for at in (0, 1)]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def test_a_condition_is_a_child_run_of_its_study_found_by_its_tags(tracking):
+    with child(tracking) as run:
+        pass
+    found = tracking.client.get_run(run.run_id)
+    assert (found.info.run_name, found.info.status) == ("slca seed 1", "FINISHED")
+    assert found.data.tags["mlflow.parentRunId"] == tracking.parent.info.run_id
+    assert (found.data.tags["slca.identity"], found.data.tags["slca.seed"]) == (STEP.identity, "1")
+    assert tracking.find_child(STEP, "slca") == run.run_id
+
+
+def test_conditions_that_share_a_step_have_a_run_each(tracking):
+    with child(tracking, "grpo") as first, child(tracking, "wo_slca") as second:
+        assert first.run_id != second.run_id
+
+
+def test_the_same_study_goes_on_in_its_parent_run_and_another_has_its_own(study, tracking):
+    assert Tracking(study).parent.info.run_id == tracking.parent.info.run_id
+    changed = study.model_copy(update={"seeds": (2,)})
+    assert Tracking(changed).parent.info.run_id != tracking.parent.info.run_id
+
+
+def test_where_a_study_keeps_its_state_is_no_part_of_it(study, tracking):
+    values = tracking.client.download_artifacts(tracking.parent.info.run_id, "study.json")
+    assert str(study.root) not in Path(values).read_text()
+
+
+def test_each_update_is_logged_once_however_often_the_file_is_read(tracking):
+    with child(tracking) as run:
+        run.follow(LINES[:1])
+        run.follow(LINES[:2])
+        run.follow(LINES[:2])
+    assert history(tracking, run.run_id) == [(1, 0.25), (2, 0.5)]
+
+
+def test_a_resumed_step_logs_only_what_its_first_attempt_did_not(study, tracking):
+    first = break_off(tracking, lambda run: run.follow(LINES[:2]))
+    with child(Tracking(study)) as second:
+        assert second.run_id == first.run_id
+        second.follow(LINES)
+    assert history(tracking, first.run_id) == [(1, 0.25), (2, 0.5), (3, 0.75)]
+
+
+def test_a_step_that_fails_is_marked_so_until_it_runs_again(tracking):
+    def status() -> str:
+        return tracking.client.get_run(tracking.find_child(STEP, "slca")).info.status
+
+    with pytest.raises(RuntimeError), child(tracking):
+        raise RuntimeError
+    assert status() == "FAILED"
+    with child(tracking):
+        assert status() == "RUNNING"
+    assert status() == "FINISHED"
+
+
+def test_a_finished_run_is_left_as_it_is(tracking, record, split):
+    with child(tracking) as run:
+        run.follow(LINES[:2])
+        run.finish(record)
+    with child(tracking) as again:
+        again.follow(LINES)
+        again.log_items(items(), "toucan_test")
+        again.finish(record, datasets=[("rl", split)])
+    found = tracking.client.get_run(run.run_id)
+    assert (len(history(tracking, run.run_id)), found.inputs.dataset_inputs) == (2, [])
+    assert "toucan_test/process/greedy" not in found.data.metrics
+
+
+def test_what_breaks_after_a_finished_run_does_not_mark_it_failed(tracking):
+    with child(tracking) as run:
+        pass
+    with pytest.raises(RuntimeError), child(tracking):
+        raise RuntimeError
+    assert tracking.client.get_run(run.run_id).info.status == "FINISHED"
+
+
+def test_settings_inputs_and_record_are_on_the_run(tracking, record):
+    with child(tracking) as run:
+        run.finish(record)
+    found = tracking.client.get_run(run.run_id)
+    assert found.data.params == {"config.rl.updates": "3", "config.condition.estimator": "slca", "inputs.sft": "ab"}
+    assert found.data.tags["slca.record"] == str(record.folder)
+    assert "record.json" in [file.path for file in tracking.client.list_artifacts(run.run_id)]
+
+
+def test_more_settings_than_one_request_takes_are_all_there(study, tracking):
+    step = STEP.model_copy(update={"config": {f"key{number}": number for number in range(250)}})
+    record = Store(Workspace(study).root).run(step, lambda folder: ("digest", {}))
+    with child(tracking) as run:
+        run.finish(record)
+    assert len(tracking.client.get_run(run.run_id).data.params) == 251
+
+
+def test_the_data_of_a_run_is_named_with_its_digest(tracking, record, split):
+    with child(tracking) as run:
+        run.finish(record, datasets=[("rl", split)])
+    (found,) = tracking.client.get_run(run.run_id).inputs.dataset_inputs
+    assert (found.dataset.name, [tag.value for tag in found.tags]) == ("rl", ["rl"])
+    assert len(found.dataset.digest) == 32
+
+
+def test_items_are_a_table_and_the_means_of_their_metrics(tracking):
+    with child(tracking) as run:
+        run.log_items(items(), "toucan_test")
+    assert tracking.client.get_run(run.run_id).data.metrics == {"toucan_test/process/greedy": 1.0}
+    assert len(tracking.client.load_table(tracking.experiment_id, artifact_file="toucan_test.json", run_ids=[run.run_id])) == 2
+
+
+def test_an_evaluation_that_broke_off_after_its_items_does_not_log_them_twice(tracking):
+    run = break_off(tracking, lambda run: run.log_items(items(), "toucan_test"))
+    with child(tracking) as again:
+        again.log_items(items(), "toucan_test")
+    assert history(tracking, run.run_id, "toucan_test/process/greedy") == [(0, 1.0)]
+    assert len(tracking.client.load_table(tracking.experiment_id, artifact_file="toucan_test.json", run_ids=[run.run_id])) == 2
+
+
+def test_a_curve_is_logged_under_its_own_steps(tracking, tmp_path):
+    (tmp_path / "loss.jsonl").write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 1.5}\n')
+    with child(tracking) as run:
+        run.log_curve(tmp_path / "loss.jsonl", step_key="step")
+    assert history(tracking, run.run_id, "loss") == [(1, 2.5), (2, 1.5)]
+
+
+def test_the_report_and_its_table_finish_the_study_and_are_there_once(study, tracking, tmp_path):
+    report = tmp_path / "report"
+    report.mkdir()
+    (report / "report.md").write_text("# Report")
+    for _ in range(2):
+        Tracking(study).finish_parent(report, pd.DataFrame({"condition": ["SFT"]}), ["judge: stand-in"])
+    run_id = tracking.parent.info.run_id
+    found = tracking.client.get_run(run_id)
+    assert (found.info.status, found.data.tags["slca.labels"]) == ("FINISHED", "judge: stand-in")
+    assert len(tracking.client.load_table(tracking.experiment_id, artifact_file="main_table.json", run_ids=[run_id])) == 1

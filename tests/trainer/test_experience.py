@@ -1,0 +1,113 @@
+"""The seam for routed advantages, through the stock method it extends, on experiences made by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from openrlhf.trainer.ppo_utils.experience import Experience
+
+from slca_core.trainer.arguments import rl_arguments
+from slca_core.trainer.experience import RoutedExperienceMaker
+
+# Two prompts, two rollouts each: policy tokens as OpenRLHF's action mask has them, R_tool and R_sum.
+ROLLOUTS = [
+    # position, sample, mask, r_tool, r_sum
+    (0, 0, [0, 1, 1, 0, 0, 1, 1, 0], 1.0, 0.0),
+    (0, 1, [0, 1, 0, 0, 1, 1, 1, 1], 0.0, 1.0),
+    (1, 0, [0, 1, 1, 1, 0, 0, 1, 0], 0.5, 0.25),
+    (1, 1, [0, 0, 1, 0, 1, 1, 0, 0], 0.9, 0.75),
+]
+TOOL = [[1, 2], [1], [1, 2, 3], [2]]
+SUMMARY = [[5, 6], [4, 5, 6, 7], [6], [4, 5]]
+UNIT = 2**-0.5  # the z-scores of a group of two
+
+
+def experience(index: int) -> Experience:
+    position, sample, mask, r_tool, r_sum = ROLLOUTS[index]
+    reward = torch.tensor([r_tool + r_sum])
+    values = {"r_tool": r_tool, "r_sum": r_sum, "outcome": r_tool, "action": r_tool, "position": position, "sample_index": sample}
+    return Experience(
+        sequences=torch.arange(len(mask) + 1)[None],
+        action_mask=torch.tensor([mask]),
+        kl=torch.zeros(1, len(mask)),
+        rewards=reward,
+        response_length=torch.tensor([sum(mask)]),
+        truncated=torch.tensor([False]),
+        index=[index],
+        info={"reward": reward, **{name: torch.tensor([float(value)]) for name, value in values.items()}},
+    )
+
+
+@pytest.fixture
+def route(make_spec, parse):
+    """(estimator, micro-batches as lists of rollout numbers) -> (rollout number -> its advantages, the experiences, the maker)."""
+
+    def run(estimator: str, batches: list[list[int]]):
+        spec = make_spec(estimator, prompts_per_update=2, group_size=2, minibatch_prompts=2)
+        args = parse("openrlhf.cli.train_ppo_ray", rl_arguments(spec))
+        strategy = SimpleNamespace(args=args)
+        maker = RoutedExperienceMaker(None, None, None, None, SimpleNamespace(value=0.001), strategy, None)
+        maker.spec = spec
+        merged = [Experience.concat_experiences([experience(number) for number in batch], 0) for batch in batches]
+        made = maker.compute_advantages_and_returns(merged)
+        numbers = [number for batch in batches for number in batch]
+        rows = [row for one in made for row in one.advantages]
+        return dict(zip(numbers, rows, strict=True)), made, maker
+
+    return run
+
+
+def test_under_slca_each_segment_carries_only_its_own_reward(route):
+    advantages, _, _ = route("slca", [[0, 1, 2, 3]])
+    tool = [UNIT, -UNIT, -UNIT, UNIT]
+    summary = [-UNIT, UNIT, -UNIT, UNIT]
+    for number, row in advantages.items():
+        assert row[TOOL[number]].tolist() == pytest.approx([tool[number]] * len(TOOL[number]), abs=1e-4)
+        assert row[SUMMARY[number]].tolist() == pytest.approx([summary[number]] * len(SUMMARY[number]), abs=1e-4)
+
+
+def test_under_grpo_all_policy_tokens_of_a_rollout_carry_one_value(route):
+    advantages, _, _ = route("grpo", [[0, 1, 2, 3]])
+    for number, row in advantages.items():
+        assert row[TOOL[number] + SUMMARY[number]].unique().numel() == 1
+    assert advantages[0].eq(0).all(), "rewards of 1 + 0 and 0 + 1 are equal totals"
+    assert advantages[3].max().item() == pytest.approx(UNIT, abs=1e-4)
+
+
+@pytest.mark.parametrize("estimator", ["slca", "grpo"])
+def test_observations_and_padding_carry_exactly_nothing(route, estimator):
+    advantages, _, _ = route(estimator, [[0, 1, 2, 3]])
+    for number, row in advantages.items():
+        others = sorted(set(range(len(row))) - set(TOOL[number]) - set(SUMMARY[number]))
+        assert row[others].tolist() == [0.0] * len(others)
+
+
+@pytest.mark.parametrize("estimator", ["slca", "grpo"])
+@pytest.mark.parametrize("batches", [[[0], [1], [2], [3]], [[3, 1], [2, 0]], [[2], [0, 3, 1]]], ids=str)
+def test_the_split_into_micro_batches_and_its_order_do_not_matter(route, estimator, batches):
+    whole, _, _ = route(estimator, [[0, 1, 2, 3]])
+    split, _, _ = route(estimator, batches)
+    for number in range(len(ROLLOUTS)):
+        assert split[number].equal(whole[number])
+
+
+def test_advantages_have_the_width_of_their_own_micro_batch(route, monkeypatch):
+    longer = (1, 1, [*ROLLOUTS[3][2], 0, 1, 1], 0.9, 0.75)
+    monkeypatch.setitem(globals(), "ROLLOUTS", [*ROLLOUTS[:3], longer])
+    _, made, maker = route("slca", [[0, 1], [2], [3]])
+    assert [one.advantages.shape for one in made] == [one.action_mask.shape for one in made]
+    assert maker.routed.advantages_BT.shape == (4, 11)
+
+
+def test_identities_leave_the_metrics_and_rewards_stay(route):
+    _, made, _ = route("slca", [[0, 1], [2, 3]])
+    for one in made:
+        assert not {"position", "sample_index"} & set(one.info)
+        assert {"reward", "r_tool", "r_sum", "return"} <= set(one.info)
+
+
+def test_what_the_policy_loss_multiplies_is_float32(route):
+    _, made, _ = route("slca", [[0, 1, 2, 3]])
+    assert made[0].advantages.dtype == torch.float32
