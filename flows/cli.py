@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from rich import box
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.markup import escape
+from rich.table import Table
 
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, SlcaError
@@ -51,7 +53,7 @@ def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str
     from flows.reproduce import reproduce
 
     paths = reproduce(study)
-    console.print(Markdown(_table_of(paths.markdown)))
+    _print_table(json.loads(paths.json.read_text()))
     console.print(f"report  {paths.html}", soft_wrap=True, highlight=False)
     console.print(f"runs    make ui STUDY={study_file}   (MLflow, experiment {study.name})", soft_wrap=True, highlight=False)
 
@@ -101,12 +103,31 @@ def doctor(root: Annotated[Path, typer.Option(help="the state folder of your stu
         raise SystemExit(2)
 
 
-def _table_of(report: Path) -> str:
-    """The main table of a Markdown report."""
-    lines = report.read_text().splitlines()
-    rows = [index for index, line in enumerate(lines) if line.startswith("|")]
-    end = next((index for index in rows if index + 1 not in rows), rows[-1])
-    return "\n".join(lines[rows[0] : end + 1])
+# The columns that tell the story in a terminal; the report has them all.
+_SHOWN = ("success_process", "process", "process@T=1", "exact", "format_valid", "no_call")
+
+
+def _print_table(report: dict[str, Any]) -> None:
+    """The main table, a row a condition, in per cent; the paper's figure and the labels beside it."""
+    columns = [column for column in report["columns"] if column["key"] in _SHOWN]
+    titles = [column["title"].removesuffix(" (process)").replace("Process, ", "") for column in columns]
+    table = Table("%", *titles, report["paper"]["title"], box=box.SIMPLE_HEAD)
+    table.columns[0].no_wrap = True
+    for row in report["rows"]:
+        values, spread = report["values"][row["name"]], report["spread"][row["name"]]
+        cells = [_percent(values[column["key"]], spread[column["key"]]) for column in columns]
+        paper = report["paper"]["values"][row["name"]]
+        shares = f" (= {row['shares_run_of']}'s run)" if row["shares_run_of"] else ""
+        table.add_row(row["title"] + shares, *cells, f"{paper['mean']:.1f}" if paper else "–")
+    console.print(table)
+    for line in (*report["caveats"], *report["notes"]):
+        console.print(f"  {line}", highlight=False, markup=False, style="dim")
+
+
+def _percent(mean: float | None, std: float | None) -> str:
+    if mean is None:
+        return "–"
+    return f"{100 * mean:.1f}" + (f" ± {100 * std:.1f}" if std is not None else "")
 
 
 def main() -> None:

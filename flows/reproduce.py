@@ -1,6 +1,6 @@
 """The whole paper as one flow.
 
-    slca run configs/studies/smoke.yaml        (or: make reproduce)
+slca run configs/studies/smoke.yaml        (or: make reproduce)
 """
 
 from pathlib import Path

@@ -137,7 +137,6 @@ class SftConfig(Frozen):
     learning_rate: float = 5e-6
     epochs: int = Field(2, ge=1)
     full_epochs: int = Field(1, ge=1, description="of the data-equivalent run on the SFT and RL splits")
-    pretrain_epochs: int = Field(0, ge=0, description="language modelling on all tokens first: for a policy made from scratch")
     batch_size: int = 32
     micro_batch_size: int = 1
     max_length: int = 16384

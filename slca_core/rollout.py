@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from slca_core import chat
 from slca_core.calls import ParsedTurn, parse_turn
+from slca_core.config import RlConfig
 from slca_core.dialogue import Sample
 from slca_core.errors import ServiceError
 from slca_core.judge import judge_prompt, parse_rating, rating_score
@@ -34,6 +35,11 @@ class Limits:
     max_length: int
     observation_tokens: int
     malformed_call: Literal["continue", "end"] = "continue"
+
+    @classmethod
+    def of(cls, rl: RlConfig) -> Limits:
+        """The limits a study sets, for training and evaluation alike."""
+        return cls(**{name: getattr(rl, name) for name in cls.__slots__})
 
 
 @dataclass(frozen=True, slots=True)

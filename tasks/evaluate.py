@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,13 @@ from slca_core.curation.pipeline import read_split
 from slca_core.errors import DataError, ServiceError
 from slca_core.fingerprint import file_digest
 from slca_core.records import Record, Step
-from slca_core.rollout import Scoring, prompts_that_fit
+from slca_core.rollout import Limits, Scoring, prompts_that_fit
 from slca_core.trainer.serve import served
 from tasks.curate import split_path
 from tasks.finetune import model_path
 from tasks.progress import bar, say
 from tasks.services import Services, services_identity
 from tasks.tracking import Tracking
-from tasks.train import evaluation_limits
 from tasks.workspace import Workspace
 
 CODE = (
@@ -48,7 +48,7 @@ def evaluation_step(study: Study, condition: str, seed: int, data: Record, check
         name=f"{condition}-seed{seed}",
         config={
             "toucan_test": study.evaluation.toucan_test.model_dump(exclude={"concurrency"}),
-            "limits": {name: getattr(rl, name) for name in type(evaluation_limits(study)).__slots__},
+            "limits": dataclasses.asdict(Limits.of(rl)),
             "hierr": {"semantics": rl.hierr_semantics, "weights": rl.hierr_weights},
             "seed": seed,
             "services": services_identity(study.services),
@@ -80,7 +80,7 @@ def _evaluate(
 
     model = model_path(checkpoint)
     tokenizer = AutoTokenizer.from_pretrained(model)
-    limits, settings = evaluation_limits(study), study.evaluation.toucan_test
+    limits, settings = Limits.of(study.rl), study.evaluation.toucan_test
     samples, too_long = prompts_that_fit(read_split(split_path(data, "test")), tokenizer, limits)
     if not samples:
         raise DataError(

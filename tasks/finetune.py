@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from slca_core import chat
 from slca_core.config import CpuProfile, Study
 from slca_core.curation.pipeline import read_split
-from slca_core.dialogue import Sample
-from slca_core.errors import DataError
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.policy import adopt_chat_format, create_policy, require_checkpoint
 from slca_core.records import Record, Step
-from slca_core.rollout import encode
 from slca_core.trainer.arguments import sft_arguments
+from slca_core.trainer.datasets import with_demonstration, write_sft_rows
 from slca_core.trainer.launch import environment, run_module
 from tasks.curate import split_path
 from tasks.progress import bar, say
 from tasks.tracking import Tracking
 from tasks.workspace import Workspace
 
-POLICY_CODE = ("slca_core.policy", "slca_core.chat", "slca_core.dialogue")
+POLICY_CODE = ("slca_core.policy", "slca_core.chat", "slca_core.dialogue", "slca_core.trainer.datasets")
 CODE = (
     "slca_core.chat",
     "slca_core.dialogue",
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu",
+    "slca_core.trainer.datasets",
     "slca_core.trainer.run_sft",
 )
 Splits = tuple[Literal["sft", "rl"], ...]
@@ -57,7 +54,7 @@ def prepare_policy(study: Study, data: Record) -> Record:
     def work(folder: Path) -> tuple[str, dict[str, Any]]:
         out = folder / "model"
         if policy.scratch:
-            samples = _with_demonstration(read_split(split_path(data, "sft")))
+            samples = with_demonstration(read_split(split_path(data, "sft")))
             create_policy(out, samples, policy.scratch, max_length=study.rl.max_length, seed=study.seeds[0])
         else:
             adopt_chat_format(policy.checkpoint, out)
@@ -90,21 +87,19 @@ def finetune(study: Study, data: Record, policy: Record, name: str, splits: Spli
 def _finetune(
     study: Study, data: Record, policy: Record, name: str, splits: Splits, epochs: int, folder: Path
 ) -> tuple[str, dict[str, Any]]:
-    samples = [sample for split in splits for sample in _with_demonstration(read_split(split_path(data, split)))]
-    kept, too_long = write_sft_rows(samples, model_path(policy), study.sft.max_length, folder)
+    samples = [sample for split in splits for sample in with_demonstration(read_split(split_path(data, split)))]
+    rows = folder / "messages.jsonl"
+    kept, too_long = write_sft_rows(samples, model_path(policy), study.sft.max_length, rows)
     sft = study.sft.model_copy(update={"batch_size": min(study.sft.batch_size, kept)})
     sft = sft.model_copy(update={"micro_batch_size": min(sft.micro_batch_size, sft.batch_size)})
-    cpu = isinstance(study.machine, CpuProfile)
-    start, seed = model_path(policy), study.seeds[0]
-    if sft.pretrain_epochs:
-        out, texts = folder / "pretrained", folder / "texts.jsonl"
-        argv = sft_arguments(
-            sft, model=start, dataset=texts, out=out, epochs=sft.pretrain_epochs, seed=seed, cpu=cpu, language_modelling=True
-        )
-        _run(study, f"finetune {name} (language modelling)", argv, folder / "pretrain.log")
-        start = out
     argv = sft_arguments(
-        sft, model=start, dataset=folder / "messages.jsonl", out=folder / "model", epochs=epochs, seed=seed, cpu=cpu
+        sft,
+        model=model_path(policy),
+        dataset=rows,
+        out=folder / "model",
+        epochs=epochs,
+        seed=study.seeds[0],
+        cpu=isinstance(study.machine, CpuProfile),
     )
     curve = _run(study, f"finetune {name}", argv, folder / "train.log")
     (folder / "loss.jsonl").write_text("".join(json.dumps(point) + "\n" for point in curve))
@@ -134,26 +129,3 @@ def read_loss(log: Path) -> list[dict[str, float]]:
         at = int(epoch) * int(total) + int(step)
         points[at] = {"step": at, "total": (int(epoch) + 1) * int(total), "loss": float(loss)}
     return list(points.values())
-
-
-def write_sft_rows(samples: Sequence[Sample], policy: Path, max_length: int, folder: Path) -> tuple[int, int]:
-    """messages.jsonl for SFT and texts.jsonl for language modelling, from the samples that fit; (kept, too long)."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(policy)
-    texts = [chat.render((*sample.prompt, *sample.demonstration), sample.tools) for sample in samples]
-    kept = [text for text in texts if len(encode(tokenizer, text)) <= max_length - 2]
-    if not kept:
-        raise DataError(
-            f"SFT needs demonstrations of at most {max_length - 2} tokens (sft.max_length); none of the {len(samples)} curated "
-            "ones fits. Raise sft.max_length, or give sources with demonstrations."
-        )
-    with (folder / "messages.jsonl").open("w") as messages, (folder / "texts.jsonl").open("w") as plain:
-        for text in kept:
-            messages.write(json.dumps({"messages": chat.as_plain_turns(text)}, ensure_ascii=False) + "\n")
-            plain.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
-    return len(kept), len(texts) - len(kept)
-
-
-def _with_demonstration(samples: Sequence[Sample]) -> list[Sample]:
-    return [sample for sample in samples if sample.demonstration]

@@ -18,14 +18,14 @@ from slca_core.reporting.report import ReportPaths, write_report
 from slca_core.reporting.tables import Condition, main_table
 from slca_core.results import read_results
 from slca_core.trainer.ledger import read_lines
-from tasks.evaluate import ITEMS, evaluation_step
+from tasks.evaluate import ITEMS
 from tasks.progress import say
 from tasks.services import service_labels
 from tasks.tracking import Tracking, flatten
 from tasks.workspace import Workspace
 
 SFT, SFT_FULL = "sft", "sft_full"
-TITLES = {SFT: "SFT", SFT_FULL: "SFT on SFT + RL splits"}
+TITLES = {SFT: "SFT", SFT_FULL: "SFT on both splits"}
 
 
 class Evaluated(Frozen):
@@ -45,7 +45,7 @@ def make_report(study: Study, data: Record, preparation: Sequence[Record], evalu
     tracking = Tracking(study)
     labels = service_labels(study.services)
     items = _items(evaluated)
-    conditions = _conditions(study, data, evaluated, tracking, labels)
+    conditions = _conditions(study, evaluated, tracking, labels)
     temperature = study.evaluation.toucan_test.temperature
     table = main_table(items, conditions, backbone=study.paper_backbone, temperature=temperature)
     out = Workspace(study).reports
@@ -73,9 +73,7 @@ def _items(evaluated: Sequence[Evaluated]) -> pd.DataFrame:
     return pd.concat(frames.values(), ignore_index=True)
 
 
-def _conditions(
-    study: Study, data: Record, evaluated: Sequence[Evaluated], tracking: Tracking, labels: Sequence[str]
-) -> list[Condition]:
+def _conditions(study: Study, evaluated: Sequence[Evaluated], tracking: Tracking, labels: Sequence[str]) -> list[Condition]:
     first: dict[str, Evaluated] = {}
     for one in evaluated:
         first.setdefault(one.condition, one)
@@ -86,12 +84,11 @@ def _conditions(
     conditions = []
     for name, one in first.items():
         owner = owners[one.evaluation.identity]
-        step = evaluation_step(study, name, one.seed, data, one.checkpoint)
         conditions.append(
             Condition(
                 name=name,
                 title=titles[name],
-                run_id=tracking.find_child(step, name),
+                run_id=tracking.find_child(one.evaluation.identity, name),
                 shares_run_of=owner if owner != name else None,
                 labels=tuple(labels),
             )

@@ -82,9 +82,9 @@ class Tracking:
             raise
         self.client.set_terminated(child.run_id, "FINISHED")
 
-    def find_child(self, step: Step, condition: str) -> str | None:
+    def find_child(self, identity: str, condition: str) -> str | None:
         """The id of a step's run under this study."""
-        run = self._find({IDENTITY: step.identity, "slca.condition": condition, "mlflow.parentRunId": self.parent.info.run_id})
+        run = self._find({IDENTITY: identity, "slca.condition": condition, "mlflow.parentRunId": self.parent.info.run_id})
         return run.info.run_id if run else None
 
     def finish_parent(self, report: Path, table: pd.DataFrame, labels: Sequence[str]) -> None:

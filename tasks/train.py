@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import random
 from pathlib import Path
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from slca_core import chat
 from slca_core.config import Arm, Study
-from slca_core.curation.pipeline import read_split
 from slca_core.errors import DataError
-from slca_core.fingerprint import checkpoint_digest, digest
+from slca_core.fingerprint import checkpoint_digest
 from slca_core.records import Record, Step
-from slca_core.rollout import Limits, prompts_that_fit
+from slca_core.trainer.datasets import write_prompts
 from slca_core.trainer.launch import environment, run_module
 from slca_core.trainer.ledger import read_lines
 from slca_core.trainer.spec import TrainSpec
@@ -41,6 +37,7 @@ CODE = (
     "slca_core.trainer.agent",
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu",
+    "slca_core.trainer.datasets",
     "slca_core.trainer.experience",
     "slca_core.trainer.gpu",
     "slca_core.trainer.labels",
@@ -113,35 +110,3 @@ def _train(
     if done != updates:
         raise DataError(f"{updates} policy updates were expected of {arm.name}, {done} are in {spec.metrics}. See {log}.")
     return checkpoint_digest(spec.model), facts | {"updates": updates}
-
-
-def write_prompts(spec: TrainSpec, split: Path) -> dict[str, Any]:
-    """The prompt file of the run: exactly updates x prompts lines, order fixed by the seed, round the split as often as needed."""
-    from transformers import AutoTokenizer
-
-    from slca_core.trainer.labels import label_of
-
-    rl = spec.rl
-    tokenizer = AutoTokenizer.from_pretrained(spec.initial_checkpoint)
-    samples, too_long = prompts_that_fit(read_split(split), tokenizer, spec.limits())
-    if not samples:
-        room = rl.max_length - rl.response_tokens
-        raise DataError(
-            f"RL prompts may have {room} tokens (rl.max_length - rl.response_tokens); no sample of {split} fits. "
-            "Raise rl.max_length."
-        )
-    samples.sort(key=lambda sample: sample.sample_id)
-    order, drawn = random.Random(spec.seed), []
-    while len(drawn) < rl.updates * rl.prompts_per_update:
-        drawn += order.sample(samples, len(samples))
-    drawn = drawn[: rl.updates * rl.prompts_per_update]
-    with spec.prompts.open("w") as file:
-        for sample in drawn:
-            prompt = chat.render(sample.prompt, sample.tools, generate=True)
-            label = json.dumps(label_of(sample), ensure_ascii=False)
-            file.write(json.dumps({"input": prompt, "label": label}, ensure_ascii=False) + "\n")
-    return {"prompts": len(samples), "too_long": too_long, "order_digest": digest([sample.sample_id for sample in drawn])}
-
-
-def evaluation_limits(study: Study) -> Limits:
-    return Limits(**{name: getattr(study.rl, name) for name in Limits.__slots__})

@@ -85,13 +85,14 @@ def _machine_arguments(spec: TrainSpec) -> Arguments:
     }
 
 
-def sft_arguments(
-    sft: SftConfig, *, model: Path, dataset: Path, out: Path, epochs: int, seed: int, cpu: bool, language_modelling: bool = False
-) -> list[str]:
-    """Arguments of `openrlhf.cli.train_sft`: the loss on assistant tokens, or on all of them for `language_modelling`."""
+def sft_arguments(sft: SftConfig, *, model: Path, dataset: Path, out: Path, epochs: int, seed: int, cpu: bool) -> list[str]:
+    """Arguments of `openrlhf.cli.train_sft`: the loss on the tokens of every assistant turn."""
     arguments: Arguments = {
         "model.model_name_or_path": model,
         "data.dataset": dataset,
+        "data.input_key": "messages",
+        "data.apply_chat_template": True,
+        "data.multiturn": True,
         "data.max_len": sft.max_length,
         "train.batch_size": sft.batch_size,
         "train.micro_batch_size": sft.micro_batch_size,
@@ -106,10 +107,6 @@ def sft_arguments(
         "ckpt.path": out.with_name(out.name + "-deepspeed"),
         "ckpt.output_dir": out,
     }
-    if language_modelling:
-        arguments |= {"model.pretrain_mode_enable": True, "data.input_key": "text"}
-    else:
-        arguments |= {"data.input_key": "messages", "data.apply_chat_template": True, "data.multiturn": True}
     arguments |= {"ds.attn_implementation": "sdpa"} if cpu else {"model.gradient_checkpointing_enable": True}
     return as_argv(arguments)
 

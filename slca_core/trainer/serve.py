@@ -31,9 +31,10 @@ def served(
     ]
     env = environment(root)
     if isinstance(machine, CpuProfile):
-        from slca_core.trainer.cpu.device import ENVIRONMENT
+        from slca_core.trainer.cpu.device import ENVIRONMENT, WHOLE_PREFILL
 
-        argv += ["--dtype", "float32", "--enforce-eager", "--max-num-seqs", "128"]
+        argv += ["--dtype", "float32", "--enforce-eager", "--max-num-seqs", "128", "--no-enable-chunked-prefill"]
+        argv += ["--max-num-batched-tokens", str(WHOLE_PREFILL["max_num_batched_tokens"])]
         env |= ENVIRONMENT | {"VLLM_CPU_KVCACHE_SPACE": str(machine.kv_cache_gib), "OMP_NUM_THREADS": str(machine.threads)}
     else:
         argv += ["--tensor-parallel-size", str(machine.vllm_tensor_parallel), "--gpu-memory-utilization", str(machine.gpu_memory)]

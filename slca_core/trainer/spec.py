@@ -49,7 +49,7 @@ class TrainSpec(Frozen):
         return self.folder / "model"
 
     def limits(self) -> Limits:
-        return Limits(**{name: getattr(self.rl, name) for name in Limits.__slots__})
+        return Limits.of(self.rl)
 
     def scoring(self) -> Scoring:
         return Scoring(

@@ -85,11 +85,6 @@ def test_sft_puts_the_loss_on_assistant_turns_of_rendered_messages(parse):
     assert not args.model.pretrain_mode_enable
 
 
-def test_language_modelling_puts_it_on_all_tokens(parse):
-    args = parse(SFT, sft(language_modelling=True))
-    assert (args.model.pretrain_mode_enable, args.data.input_key, args.data.multiturn) == (True, "text", False)
-
-
 @pytest.mark.parametrize("cpu", [True, False])
 def test_sft_has_the_optimiser_of_table_6_on_every_machine(parse, cpu):
     args = parse(SFT, sft(cpu=cpu))

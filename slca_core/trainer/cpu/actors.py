@@ -39,7 +39,7 @@ class CpuWorkerWrap(WorkerWrap):
 class CpuRolloutActor(IndexedRollouts, plain(vllm_engine.RolloutRayActor)):
     async def __init__(self, *args, **kwargs):
         kwargs["worker_extension_cls"] = f"{__name__}.{CpuWorkerWrap.__name__}"
-        kwargs["dtype"] = "float32"
+        kwargs |= {"dtype": "float32", **device.WHOLE_PREFILL}
         await super().__init__(*args, **kwargs)
 
 

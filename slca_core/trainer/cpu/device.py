@@ -27,6 +27,11 @@ ENVIRONMENT = {
 }
 
 
+# vLLM rewinds the generator of a seeded request whose prompt it split over two steps, and a CPU generator cannot be rewound
+# ("does not use offset"): no prompt is split.
+WHOLE_PREFILL = {"enable_chunked_prefill": False, "max_num_batched_tokens": 32768}
+
+
 class CpuDevice(str):
     """Acts as device "cpu" in `.to()` and as index 0 in OpenRLHF's f"cuda:{...}"."""
 

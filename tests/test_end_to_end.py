@@ -1,0 +1,150 @@
+"""The real flow at its smallest size: Prefect, Ray, OpenRLHF, DeepSpeed, vLLM and MLflow, on generated records and on real ones.
+
+A policy of this size learns nothing in two updates; the tests are about what the run leaves behind.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+
+from slca_core.config import REPOSITORY, Study
+from slca_core.segments import split_segments
+
+pytestmark = pytest.mark.e2e
+
+REAL = REPOSITORY.parent / "shared" / "data"
+SMALLEST = {
+    "data": {"source": "generated", "generated": {"count": 240}, "test_size": 8, "sft_fraction": 0.6},
+    "policy": {"scratch": {"vocab_size": 900, "hidden_size": 64, "intermediate_size": 128, "layers": 2, "heads": 2}},
+    "sft": {"learning_rate": 3e-3, "batch_size": 16, "micro_batch_size": 16, "max_length": 320, "epochs": 2},
+    "rl": {
+        **{"updates": 2, "prompts_per_update": 2, "group_size": 4, "minibatch_prompts": 2, "micro_batch_size": 8},
+        **{"max_turns": 3, "turn_tokens": 24, "response_tokens": 96, "max_length": 512, "observation_tokens": 32},
+        **{"learning_rate": 5e-4, "checkpoint_every": 1},
+    },
+    "evaluation": {"toucan_test": {"samples": 1}},
+}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Study:
+    return Study(name="smallest", root=tmp_path_factory.mktemp("s"), arms=("grpo", "slca", "wo_slca"), **SMALLEST)
+
+
+@pytest.fixture(scope="module")
+def report(study, prefect_server) -> dict:
+    from flows.reproduce import reproduce
+
+    return json.loads(reproduce(study).json.read_text())
+
+
+def first_update(study: Study, arm: str) -> pd.DataFrame:
+    (folder,) = (study.root / "artifacts" / "train").glob(f"{arm}-seed1-*")
+    return pd.read_parquet(folder / "rollouts" / "update_00001.parquet")
+
+
+def test_the_report_has_a_row_for_each_condition(report):
+    assert [row["name"] for row in report["rows"]] == ["sft", "sft_full", "grpo", "slca", "wo_slca"]
+
+
+def test_wo_slca_shares_the_run_of_grpo(report, study):
+    (shared,) = [row["shares_run_of"] for row in report["rows"] if row["name"] == "wo_slca"]
+    assert shared == "grpo"
+    assert not list((study.root / "artifacts" / "train").glob("wo_slca-*"))
+
+
+def test_table_values_come_from_the_stored_items(report, study):
+    (folder,) = (study.root / "artifacts" / "evaluate").glob("slca-seed1-*")
+    items = pd.read_parquet(folder / "items.parquet")
+    greedy = items[(items.metric == "process") & (items.sampling == "greedy")]
+    assert report["values"]["slca"]["process"] == pytest.approx(greedy.value.mean())
+
+
+def test_arms_start_from_the_same_rollouts_token_for_token(report, study):
+    grpo, slca = first_update(study, "grpo"), first_update(study, "slca")
+    assert list(grpo.rollout_id) == list(slca.rollout_id)
+    assert [list(ids) for ids in grpo.token_ids] == [list(ids) for ids in slca.token_ids]
+
+
+@pytest.mark.parametrize("arm", ["grpo", "slca"])
+def test_each_segment_carries_its_own_advantage_and_observations_none(report, study, arm):
+    for row in first_update(study, arm).itertuples():
+        advantages = np.stack(row.advantages) if np.ndim(row.advantages[0]) else np.asarray(row.advantages)
+        segments = split_segments(pd_to_mask(row.mask))
+        tool, summary = segments.tool_BT[0].numpy(), segments.summary_BT[0].numpy()
+        assert (advantages[tool] == row.adv_tool).all()
+        assert (advantages[summary] == row.adv_sum).all()
+        assert (advantages[~(tool | summary)] == 0).all()
+
+
+def test_grpo_gives_one_value_a_rollout(report, study):
+    for row in first_update(study, "grpo").itertuples():
+        assert len(set(np.asarray(row.advantages)[np.asarray(row.mask)])) <= 1
+
+
+def pd_to_mask(mask):
+    import torch
+
+    return torch.tensor(np.asarray(mask))[None]
+
+
+def test_metrics_have_one_line_an_update(report, study):
+    for arm in ("grpo", "slca"):
+        (folder,) = (study.root / "artifacts" / "train").glob(f"{arm}-seed1-*")
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        assert [line["update"] for line in lines] == [1, 2]
+        assert all(np.isfinite(list(line.values())).all() for line in lines)
+
+
+def test_mlflow_has_parent_and_child_runs_with_curves_datasets_and_tables(report, study):
+    mlflow.set_tracking_uri(f"sqlite:///{study.root.resolve() / 'mlflow.db'}")
+    runs = mlflow.search_runs(experiment_names=[study.name])
+    parent = runs[runs["tags.mlflow.parentRunId"].isna()] if "tags.mlflow.parentRunId" in runs else runs
+    assert len(parent) == 1
+    trained = runs[runs["tags.slca.step"] == "train"]
+    assert set(trained["tags.slca.condition"]) == {"grpo", "slca", "wo_slca"}
+    client = mlflow.MlflowClient()
+    for run_id in trained.run_id:
+        assert [point.step for point in client.get_metric_history(run_id, "r_tool")] == [1, 2]
+        assert client.get_run(run_id).inputs.dataset_inputs
+    assert "main_table.json" in {item.path for item in client.list_artifacts(parent.run_id.iloc[0])}
+
+
+def test_a_second_run_does_nothing_again_and_leaves_the_same_report(report, study):
+    from flows.reproduce import reproduce
+    from tasks.report import report_paths
+
+    before = {path: path.stat().st_mtime_ns for path in (study.root / "artifacts").rglob("record.json")}
+    html = report_paths(study).html.read_bytes()
+    reproduce(study)
+    assert {path: path.stat().st_mtime_ns for path in (study.root / "artifacts").rglob("record.json")} == before
+    assert report_paths(study).html.read_bytes() == html
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="real records lie in ../shared/data, which a fresh clone does not have")
+def test_real_records_run_without_a_special_case(tmp_path_factory, prefect_server):
+    from flows.reproduce import reproduce
+
+    real = {
+        **SMALLEST,
+        "data": {
+            "source": [str(REAL / "llamafactory" / "glaive_toolcall_en_demo.json"), str(REAL / "toucan_preview")],
+            "test_size": 4,
+            "sft_fraction": 0.6,
+            "quarantine_limit": 0.1,
+        },
+        "sft": {**SMALLEST["sft"], "max_length": 1500},
+        "rl": {**SMALLEST["rl"], "max_length": 1500},
+        "evaluation": {"toucan_test": {"samples": 0}},
+    }
+    study = Study(name="real", root=tmp_path_factory.mktemp("r"), arms=("slca",), **real)
+    report = json.loads(reproduce(study).json.read_text())
+    assert [row["name"] for row in report["rows"]] == ["sft", "sft_full", "slca"]
+    (manifest,) = Path(study.root / "artifacts" / "curate").glob("real-*/manifest.json")
+    assert json.loads(manifest.read_text())["read"] == 310
