@@ -68,8 +68,12 @@ def make_report(study: Study, data: Record, preparation: Sequence[Record], evalu
 
 
 def _items(evaluated: Sequence[Evaluated]) -> pd.DataFrame:
-    """All per-item rows, each condition's own once: a shared evaluation carries the name of the condition that ran it."""
-    frames = {one.evaluation.identity: read_results(one.evaluation.folder / ITEMS) for one in evaluated}
+    """All per-item rows, a shared evaluation once, under the first of this study's conditions that has it."""
+    frames: dict[str, pd.DataFrame] = {}
+    for one in evaluated:
+        if one.evaluation.identity not in frames:
+            items = read_results(one.evaluation.folder / ITEMS)
+            frames[one.evaluation.identity] = items.assign(condition=one.condition, seed=one.seed)
     return pd.concat(frames.values(), ignore_index=True)
 
 

@@ -83,7 +83,7 @@ def test_a_condition_is_a_child_run_of_its_study_found_by_its_tags(tracking):
     assert (found.info.run_name, found.info.status) == ("slca seed 1", "FINISHED")
     assert found.data.tags["mlflow.parentRunId"] == tracking.parent.info.run_id
     assert (found.data.tags["slca.identity"], found.data.tags["slca.seed"]) == (STEP.identity, "1")
-    assert tracking.find_child(STEP, "slca") == run.run_id
+    assert tracking.find_child(STEP.identity, "slca") == run.run_id
 
 
 def test_conditions_that_share_a_step_have_a_run_each(tracking):
@@ -120,7 +120,7 @@ def test_a_resumed_step_logs_only_what_its_first_attempt_did_not(study, tracking
 
 def test_a_step_that_fails_is_marked_so_until_it_runs_again(tracking):
     def status() -> str:
-        return tracking.client.get_run(tracking.find_child(STEP, "slca")).info.status
+        return tracking.client.get_run(tracking.find_child(STEP.identity, "slca")).info.status
 
     with pytest.raises(RuntimeError), child(tracking):
         raise RuntimeError

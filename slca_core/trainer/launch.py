@@ -36,6 +36,8 @@ def environment(root: Path) -> dict[str, str]:
         "DO_NOT_TRACK": "1",
         "WANDB_MODE": "disabled",
         "PYTHONUNBUFFERED": "1",
+        # Threads that wait by spinning make a training step many times slower as soon as anything else runs beside it.
+        "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONWARNINGS": "ignore::FutureWarning",
     }
     if len(str(ray)) <= MAX_RAY_PATH:
