@@ -12,6 +12,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from slca_core.config import REPOSITORY, Study
 from slca_core.segments import split_segments
@@ -75,8 +76,8 @@ def test_arms_start_from_the_same_rollouts_token_for_token(report, study):
 @pytest.mark.parametrize("arm", ["grpo", "slca"])
 def test_each_segment_carries_its_own_advantage_and_observations_none(report, study, arm):
     for row in first_update(study, arm).itertuples():
-        advantages = np.stack(row.advantages) if np.ndim(row.advantages[0]) else np.asarray(row.advantages)
-        segments = split_segments(pd_to_mask(row.mask))
+        advantages = np.asarray(row.advantages)
+        segments = split_segments(torch.tensor(np.asarray(row.mask))[None])
         tool, summary = segments.tool_BT[0].numpy(), segments.summary_BT[0].numpy()
         assert (advantages[tool] == row.adv_tool).all()
         assert (advantages[summary] == row.adv_sum).all()
@@ -86,12 +87,6 @@ def test_each_segment_carries_its_own_advantage_and_observations_none(report, st
 def test_grpo_gives_one_value_a_rollout(report, study):
     for row in first_update(study, "grpo").itertuples():
         assert len(set(np.asarray(row.advantages)[np.asarray(row.mask)])) <= 1
-
-
-def pd_to_mask(mask):
-    import torch
-
-    return torch.tensor(np.asarray(mask))[None]
 
 
 def test_metrics_have_one_line_an_update(report, study):

@@ -29,6 +29,7 @@ def _adapt_to_cpu() -> None:
     device.answer_cuda_calls()
     device.allow_float32()
     device.use_cpu_mesh()
+    device.leave_out_shared_memory_op()
     import openrlhf.utils
 
     from slca_core.trainer.cpu.strategy import get_strategy

@@ -110,6 +110,12 @@ def _onednn_switch() -> None:
     assert isinstance(_custom_ops._supports_onednn, bool)
 
 
+def _shared_memory_op() -> None:
+    import deepspeed
+
+    assert "deepspeed_shm_comm" in deepspeed.ops.__compatible_ops__, "no deepspeed_shm_comm to switch off"
+
+
 _CHECKS: dict[str, Callable[[], None]] = {
     "openrlhf version": _version,
     "PPOTrainer: train_step, save_logs_and_checkpoints, init_checkpoint_states": _trainer,
@@ -120,4 +126,5 @@ _CHECKS: dict[str, Callable[[], None]] = {
     "WorkerWrap.update_weight and the weight-sync group": _weight_sync,
     "DeepspeedStrategy and get_strategy": _strategy,
     "vLLM's oneDNN switch": _onednn_switch,
+    "DeepSpeed's shared-memory op": _shared_memory_op,
 }

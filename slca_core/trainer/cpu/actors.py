@@ -46,6 +46,7 @@ class CpuRolloutActor(IndexedRollouts, plain(vllm_engine.RolloutRayActor)):
 def _prepare_worker() -> None:
     device.allow_float32()
     device.use_cpu_mesh()
+    device.leave_out_shared_memory_op()
     ppo_actor.stateless_init_process_group = device.gloo_group
 
 

@@ -73,6 +73,13 @@ def use_cpu_mesh() -> None:
     strategy.init_device_mesh = lambda _device, *args, **kwargs: init_device_mesh("cpu", *args, **kwargs)
 
 
+def leave_out_shared_memory_op() -> None:
+    """DeepSpeed would compile its shared-memory all-reduce at the first start; one rank has no use for it, gloo serves several."""
+    import deepspeed
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+
+
 class GlooBroadcaster:
     """`broadcast` as vLLM's PyNcclCommunicator has it, over a gloo group of its own."""
 
