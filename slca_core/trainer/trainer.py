@@ -31,8 +31,15 @@ class RoutedPPOTrainer(plain(ppo_trainer.PPOTrainer)):
             stock.tokenizer,
         )
         self.experience_maker.spec = self.spec
+        self.prompts_dataloader = self._in_file_order(self.prompts_dataloader.dataset)
         self.samples_generator = MatchedSamplesGenerator(
             self.strategy, self.prompts_dataloader, self.eval_dataloader, self.tokenizer, self.vllm_engines
+        )
+
+    def _in_file_order(self, prompts):
+        """Stock shuffles by an unseeded generator; the prompt file is in the run's order already, the same for matched arms."""
+        return self.strategy.setup_dataloader(
+            prompts, 1, True, False, prompts.collate_fn, num_workers=self.args.data.dataloader_num_workers
         )
 
     def init_checkpoint_states(self):
