@@ -68,13 +68,9 @@ def make_report(study: Study, data: Record, preparation: Sequence[Record], evalu
 
 
 def _items(evaluated: Sequence[Evaluated]) -> pd.DataFrame:
-    """All per-item rows, a shared evaluation once, under the first of this study's conditions that has it."""
-    frames: dict[str, pd.DataFrame] = {}
-    for one in evaluated:
-        if one.evaluation.identity not in frames:
-            items = read_results(one.evaluation.folder / ITEMS)
-            frames[one.evaluation.identity] = items.assign(condition=one.condition, seed=one.seed)
-    return pd.concat(frames.values(), ignore_index=True)
+    """All per-item rows under the names of this study; conditions that share an evaluation each have them."""
+    frames = [read_results(one.evaluation.folder / ITEMS).assign(condition=one.condition, seed=one.seed) for one in evaluated]
+    return pd.concat(frames, ignore_index=True)
 
 
 def _conditions(study: Study, evaluated: Sequence[Evaluated], tracking: Tracking, labels: Sequence[str]) -> list[Condition]:
@@ -83,11 +79,11 @@ def _conditions(study: Study, evaluated: Sequence[Evaluated], tracking: Tracking
         first.setdefault(one.condition, one)
     owners = {}
     for one in first.values():
-        owners.setdefault(one.evaluation.identity, one.condition)
+        owners.setdefault(one.checkpoint.identity, one.condition)
     titles = TITLES | {arm.name: arm.title for arm in study.arms}
     conditions = []
     for name, one in first.items():
-        owner = owners[one.evaluation.identity]
+        owner = owners[one.checkpoint.identity]
         conditions.append(
             Condition(
                 name=name,

@@ -61,10 +61,10 @@ def test_wo_slca_shares_the_run_of_grpo(report, study):
 
 
 def test_table_values_come_from_the_stored_items(report, study):
-    (folder,) = (study.root / "artifacts" / "evaluate").glob("slca-seed1-*")
+    (folder,) = (study.root / "artifacts" / "evaluate").glob("sft-seed1-*")
     items = pd.read_parquet(folder / "items.parquet")
     greedy = items[(items.metric == "process") & (items.sampling == "greedy")]
-    assert report["values"]["slca"]["process"] == pytest.approx(greedy.value.mean())
+    assert report["values"]["sft"]["process"] == pytest.approx(greedy.value.mean())
 
 
 def test_arms_start_from_the_same_rollouts_token_for_token(report, study):
