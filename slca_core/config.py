@@ -271,7 +271,6 @@ class GpuProfile(Frozen):
     colocate: bool = True
     gpu_memory: float = 0.6
     ray_address: str | None = "auto"
-    micro_rollout_batch: int = 8
 
 
 class Study(Frozen):
