@@ -15,11 +15,13 @@ from flows.report import report
 from slca_core.config import Study, load_study
 from slca_core.reporting.report import ReportPaths
 from tasks.report import SFT, SFT_FULL
+from tasks.train import require_trainable
 
 
 @flow(name="reproduce")
 def reproduce(study: Study) -> ReportPaths:
     """curate -> finetune -> train the arms -> evaluate -> report."""
+    require_trainable(study)
     data = curate(study)
     policy, sft, sft_full = finetune(study, data)
     arms = compare(study, data, sft)

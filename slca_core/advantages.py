@@ -1,97 +1,16 @@
-"""Estimators as data: from named rewards to one advantage a token (Eq. 3, App. A.2, Table 21).
-
-An estimator is a value: named rewards, a normaliser within groups, a presence rule, and a routing matrix that says which
-standardised reward reaches which segment. SLCA is the identity matrix; GRPO normalises the sum and sends it everywhere. One
-function computes them all.
-"""
+"""From named rewards to one advantage a token, by whichever estimator (Eq. 3, App. A.2, Table 21)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from slca_core.errors import DataError
+from slca_core.estimators import Estimator
 from slca_core.segments import Segments
-
-RewardName = Literal["tool", "summary", "outcome", "action"]
-Normaliser = Literal["joint", "separate", "joint_scale"]
-Presence = Literal["all", "tool", "summary"]
-
-
-@dataclass(frozen=True, slots=True)
-class Estimator:
-    """How rewards become advantages.
-
-    A column is what gets standardised: each reward ("separate", "joint_scale"), or the unweighted sum of all of them ("joint").
-
-    Attributes:
-        name: as studies and reports call it.
-        rewards: the rewards it reads.
-        normaliser: "joint" standardises the sum; "separate" each reward by its own statistics; "joint_scale" centres each reward by
-            its own mean and divides by the standard deviation of the sum over the whole group.
-        routing: rows tool and summary, one coefficient a column: how much of it that segment's tokens carry.
-        presence: per column, the rollouts that enter its statistics: all, or those whose segment exists; the others contribute 0.
-        by_std: divide by the standard deviation; False subtracts the mean only (Dr. GRPO).
-        weighted: whether lambda_tool and lambda_sum scale the segments' advantages (after normalisation, where alone they matter).
-    """
-
-    name: str
-    rewards: tuple[RewardName, ...]
-    normaliser: Normaliser
-    routing: tuple[tuple[float, ...], tuple[float, ...]]
-    presence: tuple[Presence, ...]
-    by_std: bool = True
-    weighted: bool = False
-
-    def __post_init__(self) -> None:
-        columns = 1 if self.normaliser == "joint" else len(self.rewards)
-        widths = (len(self.presence), *(len(row) for row in self.routing))
-        if len(self.routing) != 2 or any(width != columns for width in widths):
-            raise ValueError(
-                f"estimator '{self.name}': presence and both rows of routing must have {columns} entries, one for each "
-                f"standardised column; found {widths}."
-            )
-
-
-def _segment_wise(name: str, summary_to_tool: float, tool_to_summary: float) -> Estimator:
-    """SLCA and its support controls (Table 21): each segment keeps its own reward, and may also receive the other's."""
-    return Estimator(
-        name,
-        rewards=("tool", "summary"),
-        normaliser="separate",
-        routing=((1.0, summary_to_tool), (tool_to_summary, 1.0)),
-        presence=("tool", "summary"),
-        weighted=True,
-    )
-
-
-def _unified(name: str, *, by_std: bool) -> Estimator:
-    """One standardised total for every policy token."""
-    return Estimator(
-        name, rewards=("tool", "summary"), normaliser="joint", routing=((1.0,), (1.0,)), presence=("all",), by_std=by_std
-    )
-
-
-ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
-    {
-        estimator.name: estimator
-        for estimator in (
-            _unified("grpo", by_std=True),
-            _unified("dr_grpo", by_std=False),
-            _segment_wise("slca", summary_to_tool=0.0, tool_to_summary=0.0),
-            _segment_wise("s2t", summary_to_tool=1.0, tool_to_summary=0.0),
-            _segment_wise("t2s", summary_to_tool=0.0, tool_to_summary=1.0),
-            _segment_wise("both", summary_to_tool=1.0, tool_to_summary=1.0),
-            Estimator("toolpo", ("outcome", "action"), "separate", routing=((1.0, 1.0), (1.0, 0.0)), presence=("all", "tool")),
-            Estimator("rltr", ("tool",), "separate", routing=((1.0,), (0.0,)), presence=("tool",)),
-        )
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +59,11 @@ def compute_advantages(
 
     z_BR = _standardise(estimator, reward_BR, present_BR, index_B, eps)
     weight_S = z_BR.new_tensor((lambda_tool, lambda_sum) if estimator.weighted else (1.0, 1.0))
-    credit_BS = torch.where(present_BS, weight_S * (z_BR @ z_BR.new_tensor(estimator.routing).T), 0.0)
+    credit_BS = weight_S * (z_BR @ z_BR.new_tensor(estimator.routing).T)
+    if estimator.routing_alone is not None:
+        alone_B = weight_S[1] * (z_BR @ z_BR.new_tensor(estimator.routing_alone))
+        credit_BS[:, 1] = torch.where(segments.tool_present_B, credit_BS[:, 1], alone_B)
+    credit_BS = torch.where(present_BS, credit_BS, 0.0)
     tool_B, summary_B = credit_BS.unbind(dim=1)
     advantages_BT = torch.where(segments.tool_BT, tool_B[:, None], 0.0) + torch.where(segments.summary_BT, summary_B[:, None], 0.0)
     return Advantages(advantages_BT=advantages_BT, tool_B=tool_B, summary_B=summary_B, z_BR=z_BR)
@@ -171,6 +94,8 @@ def normalise_within_groups(
 
 def _standardise(estimator: Estimator, reward_BR: Tensor, present_BR: Tensor, index_B: Tensor, eps: float) -> Tensor:
     scale_B = None
+    if estimator.signals is not None:
+        reward_BR = reward_BR @ reward_BR.new_tensor(estimator.signals).T
     if estimator.normaliser == "joint":
         reward_BR = reward_BR.sum(dim=1, keepdim=True)
     elif estimator.normaliser == "joint_scale":
@@ -180,6 +105,10 @@ def _standardise(estimator: Estimator, reward_BR: Tensor, present_BR: Tensor, in
         normalise_within_groups(reward_B, present_B, index_B, scale_B=scale_B, by_std=estimator.by_std, eps=eps)
         for reward_B, present_B in zip(reward_BR.unbind(dim=1), present_BR.unbind(dim=1), strict=True)
     ]
+    if estimator.normaliser == "batch":
+        total_B, one_batch_B = torch.stack(columns).sum(dim=0), torch.zeros_like(index_B)
+        everyone_B = torch.ones_like(index_B, dtype=torch.bool)
+        columns = [normalise_within_groups(total_B, everyone_B, one_batch_B, by_std=estimator.by_std, eps=eps)]
     return torch.stack(columns, dim=1)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -15,9 +16,19 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from slca_core.errors import ConfigError
+from slca_core.estimators import ESTIMATORS, Estimator
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ARMS = REPOSITORY / "configs" / "arms"
+
+
+def named_estimator(value: Any) -> Any:
+    """An estimator given by name is one of ESTIMATORS; a mapping is one of the study's own."""
+    if isinstance(value, str):
+        if value not in ESTIMATORS:
+            raise ValueError(f"estimator {value!r} is unknown; known: {', '.join(sorted(ESTIMATORS))}")
+        return ESTIMATORS[value]
+    return {"name": "custom", **value} if isinstance(value, dict) else value
 
 
 class Frozen(BaseModel):
@@ -29,27 +40,37 @@ class Arm(Frozen):
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     title: str
-    estimator: str = Field(description="a name in slca_core.advantages.ESTIMATORS")
-    process_reward: Literal["hierr", "none", "reference_outcome"] = "hierr"
+    estimator: Annotated[Estimator, BeforeValidator(named_estimator)] = Field(
+        description="a name in slca_core.estimators.ESTIMATORS, or an estimator's own fields"
+    )
+    process_reward: Literal["hierr", "none", "reference_outcome", "execution", "rltr"] = "hierr"
+    outcome_reward: Literal["reference_rule", "judge"] = "reference_rule"
+    hierr_weights: str = Field("default", description="of the training reward; evaluation always weighs by the default")
     simulator: Literal["sgls", "unconstrained"] = "sgls"
     lambda_tool: float = 1.0
     lambda_sum: float = 1.0
 
-    @model_validator(mode="after")
-    def _estimator_is_known(self) -> Arm:
-        from slca_core.advantages import ESTIMATORS
+    @field_validator("hierr_weights")
+    @classmethod
+    def _weighting_is_known(cls, value: str) -> str:
+        from slca_core.rewards.hierr import WEIGHTINGS
 
-        if self.estimator not in ESTIMATORS:
-            raise ValueError(f"estimator {self.estimator!r} is unknown; known: {', '.join(sorted(ESTIMATORS))}")
-        return self
+        if value not in WEIGHTINGS:
+            raise ValueError(f"hierr_weights {value!r} is unknown; known: {', '.join(WEIGHTINGS)}")
+        return value
 
     def condition(self) -> dict[str, Any]:
-        """What makes two arms the same experiment: everything but the names, weights only where the estimator uses them."""
-        from slca_core.advantages import ESTIMATORS
-
-        condition = self.model_dump(exclude={"name", "title"})
-        if not ESTIMATORS[self.estimator].weighted:
+        """What makes two arms the same experiment: no names, and only the settings that this arm's estimator reads."""
+        condition = self.model_dump(mode="json", exclude={"name", "title", "estimator"})
+        condition["estimator"] = {key: value for key, value in asdict(self.estimator).items() if key != "name"}
+        if not self.estimator.weighted:
             del condition["lambda_tool"], condition["lambda_sum"]
+        if "outcome" not in self.estimator.rewards:
+            del condition["outcome_reward"]
+        if self.process_reward != "hierr" or "tool" not in self.estimator.rewards:
+            del condition["hierr_weights"]
+        if "tool" not in self.estimator.rewards:
+            del condition["process_reward"]
         return condition
 
 
@@ -76,10 +97,15 @@ def _read_mapping(path: Path) -> dict[str, Any]:
 
 
 class GeneratedData(Frozen):
-    """The shipped generator's share: how many Toucan-format records of its small world, from which seed."""
+    """The shipped generator's share: how many Toucan-format records of its small world, from which seed.
+
+    Its training demonstrations are sloppy at these rates (`curation.sloppiness`), as real ones are; 0 leaves them as they are.
+    """
 
     count: int = Field(6000, ge=1)
     seed: int = 0
+    dropped_argument: float = Field(0.2, ge=0, le=1)
+    bare_summary: float = Field(0.3, ge=0, le=1)
 
 
 class DataConfig(Frozen):
@@ -169,8 +195,14 @@ class RlConfig(Frozen):
     observation_tokens: int = Field(2048, ge=8, description="a longer tool response is cut in the middle")
     omission_penalty: float = Field(-0.5, lt=0)
     malformed_call: Literal["continue", "end"] = "continue"
+    omission_guard: Literal["opening_tag", "parseable_call"] = Field(
+        "opening_tag", description="what a rollout must lack to be an omission"
+    )
+    strict_summary: bool = Field(
+        False, description="a rollout cut while calling has no summary; the paper takes its last run for one"
+    )
     hierr_semantics: Literal["paper", "release"] = "paper"
-    hierr_weights: str = "default"
+    hierr_matching: Literal["greedy", "optimal"] = "greedy"
     eps: float = 1e-6
     checkpoint_every: int = Field(10, ge=1)
 
@@ -184,14 +216,6 @@ class RlConfig(Frozen):
     def _a_prompt_has_room(self) -> RlConfig:
         if self.response_tokens >= self.max_length:
             raise ValueError("max_length holds prompt and response; it must be larger than response_tokens")
-        return self
-
-    @model_validator(mode="after")
-    def _weighting_is_known(self) -> RlConfig:
-        from slca_core.rewards.hierr import WEIGHTINGS
-
-        if self.hierr_weights not in WEIGHTINGS:
-            raise ValueError(f"hierr_weights {self.hierr_weights!r} is unknown; known: {', '.join(WEIGHTINGS)}")
         return self
 
 

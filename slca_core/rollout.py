@@ -18,9 +18,12 @@ from slca_core.config import RlConfig
 from slca_core.dialogue import Sample
 from slca_core.errors import ServiceError
 from slca_core.judge import judge_prompt, parse_rating, rating_score
+from slca_core.rewards.execution import execution_reward
 from slca_core.rewards.hierr import WEIGHTINGS, score_process
-from slca_core.rewards.omission import apply_omission, apply_omission_to_outcome, is_omitted
+from slca_core.rewards.matching import Matching
+from slca_core.rewards.omission import Guard, apply_omission, apply_omission_to_outcome, is_omitted
 from slca_core.rewards.outcome import action_reward, reference_outcome
+from slca_core.rewards.prediction import REFUSALS, Semantics
 from slca_core.schemas import ToolSet
 from slca_core.simulator.sgls import MALFORMED_CALL, Ask, Observation, simulate
 
@@ -46,10 +49,18 @@ class Limits:
 class Scoring:
     """How a trajectory becomes rewards."""
 
-    process_reward: Literal["hierr", "none", "reference_outcome"]
-    hierr_semantics: Literal["paper", "release"]
+    process_reward: Literal["hierr", "none", "reference_outcome", "execution"]
+    hierr_semantics: Semantics
+    hierr_matching: Matching
     hierr_weights: str
     omission_penalty: float
+    omission_guard: Guard
+
+    @classmethod
+    def of(cls, rl: RlConfig, process_reward: str = "hierr", hierr_weights: str = "default") -> Scoring:
+        """A study's scoring under an arm's process reward; by default that of evaluation, the same for every checkpoint."""
+        shared = {name: getattr(rl, name) for name in cls.__slots__ if hasattr(rl, name)}
+        return cls(process_reward=process_reward, hierr_weights=hierr_weights, **shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +98,13 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class RolloutRecord:
-    """One scored rollout. Rewards are those that enter the estimator: the omission override is applied."""
+    """One scored rollout. Rewards are those that enter the estimator: the omission override is applied.
+
+    Attributes:
+        rollout_id: the group's identity and the sample's number in it, parted by the last "-".
+        refusals: opened blocks that are not valid, by reason (`rewards.prediction.REFUSALS`).
+        cut_calling: a limit ended the rollout in or right after a call, so its last run of tokens is no summary.
+    """
 
     rollout_id: str
     sample_id: str
@@ -109,11 +126,13 @@ class RolloutRecord:
     n_open: int
     n_close: int
     n_valid: int
+    refusals: dict[str, int]
     rating: str | None
     summary_score: float
     tool_turns: int
     refused_calls: int
     truncated: bool
+    cut_calling: bool
     error: str | None
     question: str
     turns: list[str]
@@ -234,9 +253,16 @@ async def score(
     """
     tools = ToolSet.of(sample.tools)
     weights = WEIGHTINGS[scoring.hierr_weights]
-    parts = score_process(trajectory.turns, tools, sample.gold, semantics=scoring.hierr_semantics, weights=weights)
+    parts = score_process(
+        trajectory.turns,
+        tools,
+        sample.gold,
+        semantics=scoring.hierr_semantics,
+        weights=weights,
+        matching=scoring.hierr_matching,
+    )
     outcome = reference_outcome(trajectory.turns, tools, sample.gold, semantics=scoring.hierr_semantics)
-    omitted = is_omitted(trajectory.turns, sample.gold)
+    omitted = is_omitted(trajectory.turns, sample.gold, scoring.omission_guard)
     responses = [observation.text for observation in trajectory.observations]
     rating, error = None, trajectory.error
     if error is None:
@@ -246,7 +272,9 @@ async def score(
         except Exception as failure:
             error = f"judge: {type(failure).__name__}: {failure}"
     summary_score = rating_score(rating)
-    r_tool = {"hierr": parts.process, "none": 0.0, "reference_outcome": outcome}[scoring.process_reward]
+    executed = execution_reward([not observation.refused for observation in trajectory.observations], parts.n_open)
+    process_rewards = {"hierr": parts.process, "none": 0.0, "reference_outcome": outcome, "execution": executed}
+    r_tool = process_rewards[scoring.process_reward]
     r_tool, r_sum = apply_omission(r_tool, summary_score, omitted, scoring.omission_penalty)
     return RolloutRecord(
         rollout_id=rollout_id,
@@ -261,11 +289,13 @@ async def score(
         omitted=omitted,
         **{name: getattr(parts, name) for name in ("fmt", "name", "key", "val", "par", "process", "n_open", "n_close", "n_valid")},
         exact=float(min(parts.fmt, parts.name, parts.key, parts.val) == 1.0),
+        refusals={reason: parts.refusals.get(reason, 0) for reason in REFUSALS},
         rating=rating,
         summary_score=summary_score,
         tool_turns=sum(parse_turn(turn).n_open > 0 for turn in trajectory.turns),
         refused_calls=sum(observation.refused for observation in trajectory.observations),
         truncated=trajectory.truncated,
+        cut_calling=trajectory.truncated and bool(trajectory.turns) and parse_turn(trajectory.turns[-1]).n_open > 0,
         error=error,
         question=sample.question,
         turns=trajectory.turns,

@@ -12,6 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from slca_core.config import Study
 from slca_core.curation.generator import write_records
 from slca_core.curation.pipeline import curate
+from slca_core.curation.sloppiness import Sloppiness
 from slca_core.errors import DataError
 from slca_core.fingerprint import digest, file_digest
 from slca_core.records import Record, Step
@@ -46,8 +47,9 @@ def curate_data(study: Study) -> Record:
 
 def _curate(study: Study, folder: Path) -> tuple[str, dict[str, Any]]:
     data = study.data
-    sources = data.source
+    sources, sloppiness = data.source, Sloppiness()
     if sources == "generated":
+        sloppiness = Sloppiness(data.generated.dropped_argument, data.generated.bare_summary)
         raw = folder / "generated" / "records.parquet"
         write_records(raw, data.generated.count, data.generated.seed, mock_response)
         sources = (raw.parent,)
@@ -59,6 +61,7 @@ def _curate(study: Study, folder: Path) -> tuple[str, dict[str, Any]]:
         decomposed_test_fraction=data.test_decomposed_fraction,
         seed=data.seed,
         quarantine_limit=data.quarantine_limit,
+        sloppiness=sloppiness,
     )
     manifest = json.loads((folder / "manifest.json").read_text())
     return digest({split: file_digest(folder / f"{split}.parquet") for split in SPLITS}), manifest

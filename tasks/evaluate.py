@@ -49,7 +49,7 @@ def evaluation_step(study: Study, condition: str, seed: int, data: Record, check
         config={
             "toucan_test": study.evaluation.toucan_test.model_dump(exclude={"concurrency"}),
             "limits": dataclasses.asdict(Limits.of(rl)),
-            "hierr": {"semantics": rl.hierr_semantics, "weights": rl.hierr_weights},
+            "scoring": dataclasses.asdict(Scoring.of(rl)),
             "seed": seed,
             "services": services_identity(study.services),
         },
@@ -87,7 +87,7 @@ def _evaluate(
             f"Evaluation prompts may have {limits.max_length - limits.response_tokens} tokens "
             f"(rl.max_length - rl.response_tokens); none of the {too_long} held-out ones fits. Raise rl.max_length."
         )
-    scoring = Scoring("hierr", study.rl.hierr_semantics, study.rl.hierr_weights, study.rl.omission_penalty)
+    scoring = Scoring.of(study.rl)
     name = f"{condition}-{checkpoint.output_digest[:8]}"
     total = len(samples) * (settings.samples + 1)
     with (

@@ -9,7 +9,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from slca_core.config import Arm, Study
-from slca_core.errors import DataError
+from slca_core.errors import ConfigError, DataError
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.records import Record, Step
 from slca_core.trainer.datasets import write_prompts
@@ -25,6 +25,7 @@ from tasks.workspace import Workspace
 
 CODE = (
     "slca_core.advantages",
+    "slca_core.estimators",
     "slca_core.calls",
     "slca_core.chat",
     "slca_core.dialogue",
@@ -61,6 +62,18 @@ def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) 
         inputs={"rl_split": data.facts["files"]["rl.parquet"], "sft": sft.output_digest},
         code=CODE,
     )
+
+
+def require_trainable(study: Study) -> None:
+    """ConfigError if an arm needs a frozen model that this version cannot serve yet."""
+    for arm in study.arms:
+        if arm.process_reward == "rltr":
+            missing = "RLTR's completeness checker (process_reward: rltr)"
+        elif arm.outcome_reward == "judge" and "outcome" in arm.estimator.rewards:
+            missing = "ToolPO's Solved/Unsolved judge (outcome_reward: judge)"
+        else:
+            continue
+        raise ConfigError(f"The arm {arm.name} needs {missing}, which is not built yet. Leave the arm out of the study.")
 
 
 @task(name="train", cache_policy=NO_CACHE)

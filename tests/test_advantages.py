@@ -12,19 +12,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.advantages import ESTIMATORS, Advantages, Estimator, compute_advantages
+from slca_core.advantages import Advantages, compute_advantages
 from slca_core.errors import DataError
+from slca_core.estimators import ESTIMATORS, Estimator
 from slca_core.rewards.omission import apply_omission, apply_omission_to_outcome
 from slca_core.segments import Segments, split_segments
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = [json.loads(line) for line in (ROOT / "tests/golden/advantages.jsonl").read_text().splitlines()]
 REWARDS = ("tool", "summary", "outcome", "action")
-JOINT_SCALE = Estimator(
-    "joint_scale", ("tool", "summary"), "joint_scale", routing=((1.0, 0.0), (0.0, 1.0)), presence=("tool", "summary")
+each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=lambda estimator: estimator.name)
+each_estimator_within_groups = pytest.mark.parametrize(
+    "estimator",
+    [estimator for estimator in ESTIMATORS.values() if estimator.normaliser != "batch"],
+    ids=lambda estimator: estimator.name,
 )
-EVERY_ESTIMATOR = [*ESTIMATORS.values(), JOINT_SCALE]
-each_estimator = pytest.mark.parametrize("estimator", EVERY_ESTIMATOR, ids=lambda estimator: estimator.name)
 
 
 @st.composite
@@ -82,7 +84,7 @@ def test_reordering_the_rollouts_reorders_their_advantages(estimator, batch, ran
     torch.testing.assert_close(reordered.advantages_BT, straight.advantages_BT[order], rtol=0, atol=1e-9)
 
 
-@each_estimator
+@each_estimator_within_groups
 @settings(max_examples=30, deadline=None)
 @given(batch=batches())
 def test_a_group_gets_the_same_advantages_alone_as_in_a_batch(estimator, batch):
@@ -178,7 +180,7 @@ def test_dr_grpo_subtracts_the_mean_and_keeps_the_scale():
 def test_joint_scale_splits_grpos_advantage_between_the_segments():
     mask_BT, group_B = torch.tensor([[1, 0, 1]] * 4), torch.zeros(4, dtype=torch.int64)
     rewards = {"tool": torch.tensor([0.1, 0.9, 0.4, 0.6]), "summary": torch.tensor([1.0, 0.25, 0.5, 0.5])}
-    split = compute_advantages(JOINT_SCALE, rewards, split_segments(mask_BT), group_B)
+    split = compute_advantages(ESTIMATORS["slca_joint_scale"], rewards, split_segments(mask_BT), group_B)
     unified = compute_advantages(ESTIMATORS["grpo"], rewards, split_segments(mask_BT), group_B)
     torch.testing.assert_close(split.tool_B + split.summary_B, unified.tool_B)
 
@@ -196,8 +198,12 @@ def test_a_missing_reward_is_named():
 
 
 def test_an_estimator_whose_routing_does_not_fit_its_columns_is_refused():
-    with pytest.raises(ValueError, match="1 entries"):
+    with pytest.raises(ValueError, match="each of 1 coefficients"):
         Estimator("odd", ("tool", "summary"), "joint", routing=((1.0, 0.0), (0.0, 1.0)), presence=("all",))
+    with pytest.raises(ValueError, match="presence must have 2 entries"):
+        Estimator("odd", ("tool", "summary"), "separate", routing=((1.0, 0.0), (0.0, 1.0)), presence=("all",))
+    with pytest.raises(ValueError, match="each of its signals needs 2 coefficients"):
+        Estimator("odd", ("tool", "summary"), "joint", routing=((1.0,), (1.0,)), presence=("all",), signals=((1.0,),))
 
 
 def test_importing_the_estimators_brings_in_no_third_party_package_but_torch():

@@ -11,6 +11,7 @@ import torch
 
 from slca_core import chat
 from slca_core.calls import render_call
+from slca_core.config import RlConfig
 from slca_core.dialogue import Message, Sample, ToolCall
 from slca_core.errors import ServiceError
 from slca_core.policy import train_tokenizer
@@ -41,7 +42,7 @@ TOOL = {
 OSLO, ROME = (ToolCall("weather", {"city": city}) for city in ("Oslo", "Rome"))
 SAMPLE = Sample("d#1", "d", "single-turn", 1, (TOOL,), (Message("user", "How is the weather in Oslo?"),), (), ((OSLO,),))
 LIMITS = Limits(max_turns=4, turn_tokens=400, response_tokens=1500, max_length=4000, observation_tokens=100)
-SCORING = Scoring(process_reward="hierr", hierr_semantics="paper", hierr_weights="default", omission_penalty=-0.5)
+SCORING = Scoring.of(RlConfig())
 SUMMARY = "Oslo is dry."
 EXCELLENT = "<response><response_quality><reasoning>r</reasoning><rating>excellent</rating></response_quality></response>"
 

@@ -12,7 +12,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from slca_core.curation.decomposition import decompose
 from slca_core.curation.filters import INTENDED, FilterReason, filter_reason
 from slca_core.curation.readers import Parsed, Rejected, read_source
-from slca_core.curation.rows import SCHEMA, read_split, row_of
+from slca_core.curation.rows import SCHEMA, read_split, row_of, sample_of
+from slca_core.curation.sloppiness import Sloppiness, spoil
 from slca_core.curation.splits import Split, SplitItem, deal
 from slca_core.dialogue import Sample
 from slca_core.errors import DataError
@@ -45,6 +46,7 @@ class Manifest:
         rejected, filtered: records (or, for prompts that are too long, samples) per reason.
         dialogues: records that gave at least one sample.
         splits: split -> subset -> samples; "left out" holds further turns of test dialogues.
+        planted: training demonstrations per fault that was planted in them (`curation.sloppiness`).
         files: name -> sha256.
     """
 
@@ -56,6 +58,7 @@ class Manifest:
     dialogues: int
     samples: int
     splits: dict[str, dict[str, int]]
+    planted: dict[str, int]
     files: dict[str, str]
 
 
@@ -81,6 +84,7 @@ def curate(
     max_prompt_chars: int | None = None,
     seed: int = 0,
     quarantine_limit: float = 0.05,
+    sloppiness: Sloppiness | None = None,
 ) -> Manifest:
     """Turn the sources into `sft.parquet`, `rl.parquet` and `test.parquet` below `out`.
 
@@ -89,6 +93,7 @@ def curate(
         sft_fraction: share of the samples after the test set (42,423 / 74,241 in the paper).
         max_prompt_chars: characters of the tools and the prompt as JSON; longer samples are left out.
         quarantine_limit: largest share of unreadable records; filtered ones do not count.
+        sloppiness: faults to plant in the demonstrations of the two training splits.
 
     Raises:
         DataError: a source cannot be read, too many records are broken, or fewer than three samples remain.
@@ -111,8 +116,8 @@ def curate(
             sft_fraction=sft_fraction,
             seed=seed,
         )
-        _write_splits(spool, out, [splits[item.sample_id] for item in items])
-    return _write_manifest(out, seed, tally, items, splits)
+        planted = _write_splits(spool, out, [splits[item.sample_id] for item in items], sloppiness or Sloppiness(), seed)
+    return _write_manifest(out, seed, tally, items, splits, planted)
 
 
 def _open_quarantine(out: Path) -> TextIO:
@@ -215,20 +220,28 @@ class _RowBuffer:
             self.rows.clear()
 
 
-def _write_splits(spool: Path, out: Path, split_of_row: Sequence[Split]) -> None:
+def _write_splits(spool: Path, out: Path, split_of_row: Sequence[Split], sloppiness: Sloppiness, seed: int) -> Counter[str]:
+    """Write the three files; what was planted in the demonstrations of the training splits is counted."""
+    planted: Counter[str] = Counter()
     with ExitStack() as stack:
         writers = {split: pq.ParquetWriter(out / name, SCHEMA, compression="zstd") for split, name in SPLIT_FILES.items()}
         buffers = {split: _RowBuffer(stack.enter_context(writer)) for split, writer in writers.items()}
         table = stack.enter_context(pq.ParquetFile(spool))
         rows = (row for batch in table.iter_batches(batch_size=_ROWS_PER_BATCH) for row in batch.to_pylist())
         for row, split in zip(rows, split_of_row, strict=True):
+            if split in (Split.SFT, Split.RL) and any(astuple(sloppiness)):
+                sample, faults = spoil(sample_of(row), sloppiness, seed)
+                row, planted = row_of(sample), planted + faults
             if split in buffers:
                 buffers[split].add(row)
         for buffer in buffers.values():
             buffer.flush()
+    return planted
 
 
-def _write_manifest(out: Path, seed: int, tally: _Tally, items: Sequence[SplitItem], splits: dict[str, Split]) -> Manifest:
+def _write_manifest(
+    out: Path, seed: int, tally: _Tally, items: Sequence[SplitItem], splits: dict[str, Split], planted: Counter[str]
+) -> Manifest:
     counts = {str(split): {"single-turn": 0, "decomposed": 0} for split in Split}
     for item in items:
         counts[splits[item.sample_id]][item.subset] += 1
@@ -241,6 +254,7 @@ def _write_manifest(out: Path, seed: int, tally: _Tally, items: Sequence[SplitIt
         dialogues=tally.dialogues,
         samples=len(items),
         splits=counts,
+        planted=dict(sorted(planted.items())),
         files={name: _sha256(out / name) for name in (*SPLIT_FILES.values(), QUARANTINE_FILE)},
     )
     (out / MANIFEST_FILE).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")

@@ -35,6 +35,7 @@ FUNNEL: Mapping[str, str] = MappingProxyType(
         "dialogues": "Dialogues kept",
         "samples": "Samples",
         "splits": "Samples in splits",
+        "planted": "Faults planted in training demonstrations",
     }
 )
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from slca_core.dialogue import ToolCall
 from slca_core.errors import ConfigError
-from slca_core.rewards.matching import match_greedily
+from slca_core.rewards.matching import MATCHERS, Matching
 from slca_core.rewards.prediction import RULES, Prediction, Rules, Semantics, read_prediction
 from slca_core.schemas import ToolSet
 
@@ -50,7 +50,7 @@ WEIGHTINGS: Mapping[str, HierRWeights] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ProcessScore:
-    """The parts, each in [0, 1], their weighted sum `process`, and the counts they came from."""
+    """The parts, each in [0, 1], their weighted sum `process`, and the counts they came from (see `Prediction`)."""
 
     fmt: float
     name: float
@@ -62,6 +62,7 @@ class ProcessScore:
     n_close: int
     n_valid: int
     n_calls: int
+    refusals: Mapping[str, int]
 
 
 def score_process(
@@ -71,6 +72,7 @@ def score_process(
     *,
     semantics: Semantics = "paper",
     weights: HierRWeights = DEFAULT,
+    matching: Matching = "greedy",
 ) -> ProcessScore:
     """Score a rollout's calls against gold. The omission override is applied elsewhere (`rewards.omission`).
 
@@ -78,13 +80,15 @@ def score_process(
         turns: all assistant texts in order, the summary included.
         tools: the tools that were offered.
         gold: nested steps, each the calls of one assistant turn.
+        semantics: "paper", the paper's words, or "release", the authors' code.
+        matching: which prediction a gold call is compared with; "greedy" is the paper's.
     """
     rules = RULES[semantics]
     prediction = read_prediction(turns, tools, rules)
     gold_calls = [call for step in gold for call in step]
     fmt = _format_score(prediction, rules, expected=bool(gold_calls))
     name = _name_score(prediction.calls, gold_calls)
-    key, val = _argument_scores(prediction.calls, gold_calls, rules)
+    key, val = _argument_scores(prediction.calls, gold_calls, rules, matching)
     par = float(starts_in_parallel(prediction, gold))
     return ProcessScore(
         fmt=fmt,
@@ -97,6 +101,7 @@ def score_process(
         n_close=prediction.n_close,
         n_valid=prediction.n_valid,
         n_calls=len(prediction.calls),
+        refusals=prediction.refusals,
     )
 
 
@@ -120,10 +125,12 @@ def _name_score(predicted: Sequence[ToolCall], gold: Sequence[ToolCall]) -> floa
     return 2 * shared.total() / (len(predicted) + len(gold))
 
 
-def _argument_scores(predicted: Sequence[ToolCall], gold: Sequence[ToolCall], rules: Rules) -> tuple[float, float]:
+def _argument_scores(
+    predicted: Sequence[ToolCall], gold: Sequence[ToolCall], rules: Rules, matching: Matching
+) -> tuple[float, float]:
     """(S_key, S_val), means over the gold calls compared."""
     compared = [call for call in gold if call.arguments or rules.compares_bare_gold]
     if not compared:
         return 1.0, 1.0
-    matches = match_greedily(compared, predicted, rules)
+    matches = MATCHERS[matching](compared, predicted, rules)
     return sum(match.key for match in matches) / len(matches), sum(match.value for match in matches) / len(matches)

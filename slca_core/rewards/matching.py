@@ -1,11 +1,12 @@
-"""Comparing predicted calls with gold calls (App. A.4): the loose match of values, and the greedy one-to-one match of calls."""
+"""Comparing predicted calls with gold calls (App. A.4): the loose match of values, and the one-to-one match of calls."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 from slca_core.calls import RefusedJson, load_strict_json
 from slca_core.dialogue import ToolCall
@@ -15,6 +16,8 @@ from slca_core.rewards.prediction import Rules
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WORDS = {"true": 1.0, "false": 0.0}
 _RELATIVE_TOLERANCE = 1e-9
+
+Matching = Literal["greedy", "optimal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,41 @@ def match_greedily(gold: Iterable[ToolCall], predicted: Iterable[ToolCall], rule
         else:
             matches.append(Match(call, unused.pop(position), key, value))
     return tuple(matches)
+
+
+def match_optimally(gold: Iterable[ToolCall], predicted: Iterable[ToolCall], rules: Rules) -> tuple[Match, ...]:
+    """The one-to-one match within each name with the largest total key + value score; it does not depend on any order.
+
+    Where several matches have that total, the one with the largest key total is taken, so that S_key and S_val are unique too.
+    """
+    gold, predicted = list(gold), list(predicted)
+    matches = [Match(call, None, 0.0, 0.0) for call in gold]
+    for name in {call.name for call in gold}:
+        rows = [index for index, call in enumerate(gold) if call.name == name]
+        guesses = [guess for guess in predicted if guess.name == name]
+        scores = [[_score_pair(guess, gold[row], rules) for guess in guesses] for row in rows]
+        for row, column in _assign(scores):
+            key, value = scores[row][column]
+            if key + value > 0 or rules.takes_at_zero:
+                matches[rows[row]] = Match(gold[rows[row]], guesses[column], key, value)
+    return tuple(matches)
+
+
+MATCHERS: Mapping[Matching, Callable[[Iterable[ToolCall], Iterable[ToolCall], Rules], tuple[Match, ...]]] = MappingProxyType(
+    {"greedy": match_greedily, "optimal": match_optimally}
+)
+
+
+def _assign(scores: list[list[tuple[float, float]]]) -> Iterable[tuple[int, int]]:
+    """(row, column) pairs of the best assignment; the key score breaks ties, far below any difference of two totals."""
+    if not scores[0]:
+        return ()
+    if len(scores) == len(scores[0]) == 1:
+        return ((0, 0),)
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment([[key + value + 1e-9 * key for key, value in row] for row in scores], maximize=True)
+    return zip(rows.tolist(), columns.tolist(), strict=True)
 
 
 def _score_pair(guess: ToolCall, gold: ToolCall, rules: Rules) -> tuple[float, float]:

@@ -7,7 +7,7 @@ segment.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,14 +18,20 @@ from slca_core.dialogue import ToolCall
 R_PEN = -0.5
 
 Reward = TypeVar("Reward", float, Tensor)
+Guard = Literal["opening_tag", "parseable_call"]
 
 
-def is_omitted(turns: Sequence[str], gold: Sequence[Sequence[ToolCall]]) -> bool:
-    """Whether gold has calls and the rollout, its thinking removed, has no `<tool_call>` opening tag.
+def is_omitted(turns: Sequence[str], gold: Sequence[Sequence[ToolCall]], guard: Guard = "opening_tag") -> bool:
+    """Whether gold has calls and the rollout, its thinking removed, has none of what `guard` looks for.
 
-    The tag decides, not whether a call could be parsed: a malformed attempt is no omission.
+    Args:
+        turns: all assistant texts, the summary included.
+        guard: "opening_tag", App. A.3's words: a malformed attempt is no omission; "parseable_call", App. A.1's: it is one.
     """
-    return any(gold) and not any(parse_turn(turn).n_open for turn in turns)
+    if not any(gold):
+        return False
+    parsed = [parse_turn(turn) for turn in turns]
+    return not any(turn.n_open if guard == "opening_tag" else turn.calls for turn in parsed)
 
 
 def apply_omission(r_tool: Reward, r_sum: Reward, omitted: bool | Tensor, penalty: float = R_PEN) -> tuple[Reward, Reward]:

@@ -5,12 +5,13 @@ The paper's words and the authors' release count differently; each is a value of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from slca_core.calls import Block, parse_turn
+from slca_core.calls import Block, ParsedTurn, Refusal, parse_turn
 from slca_core.dialogue import ToolCall
 from slca_core.schemas import ToolSet
 
@@ -64,12 +65,18 @@ RULES: Mapping[Semantics, Rules] = MappingProxyType(
 )
 
 
+# Why an opened block is not valid, in the order it is found out.
+REFUSALS = ("unclosed", *(str(refusal) for refusal in Refusal), "unknown-tool", "schema")
+
+
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """The predicted calls Y of a rollout with the counts S_fmt and S_par need.
 
     Attributes:
         first_step: |Y_init|, the number of calls made first; 0 without a counted call.
+        refusals: how many opened blocks are not valid, for each of REFUSALS that occurred; with n_valid they add up to the blocks
+            plus the opening tags without a block.
     """
 
     calls: tuple[ToolCall, ...]
@@ -77,6 +84,7 @@ class Prediction:
     n_open: int
     n_close: int
     n_valid: int
+    refusals: Mapping[str, int]
 
 
 def read_prediction(turns: Sequence[str], tools: ToolSet, rules: Rules) -> Prediction:
@@ -94,7 +102,17 @@ def read_prediction(turns: Sequence[str], tools: ToolSet, rules: Rules) -> Predi
         n_open=sum(turn.n_open for turn in parsed),
         n_close=sum(turn.n_close for turn in parsed),
         n_valid=sum(map(sum, valid)),
+        refusals=Counter(reason for turn, oks in zip(parsed, valid, strict=True) for reason in _refusals(turn, oks, tools)),
     )
+
+
+def _refusals(turn: ParsedTurn, valid: Sequence[bool], tools: ToolSet) -> Iterator[str]:
+    for block, ok in zip(turn.blocks, valid, strict=True):
+        if block.refusal is not None:
+            yield str(block.refusal)
+        elif not ok:
+            yield "schema" if all(call.name in tools for call in block.calls) else "unknown-tool"
+    yield from ["unclosed"] * turn.n_unclosed
 
 
 def _is_valid(block: Block, tools: ToolSet, rules: Rules) -> bool:

@@ -20,7 +20,7 @@ from slca_core.trainer.labels import sample_from_label
 from slca_core.trainer.spec import load_spec
 
 # What of a record the trainer needs at once, as numbers.
-LOGGED = ("r_tool", "r_sum", "outcome", "action")
+LOGGED = ("r_tool", "r_sum", "outcome", "action", "cut_calling")
 
 
 class AgentExecutor(AgentExecutorBase):

@@ -6,12 +6,12 @@ import torch
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 from torch.nn.functional import pad
 
-from slca_core.advantages import ESTIMATORS, Advantages, compute_advantages
+from slca_core.advantages import Advantages, compute_advantages
 from slca_core.segments import split_segments
 from slca_core.trainer.spec import TrainSpec
 
-# Identities for sorting and grouping; no metrics, so they are dropped before the policy actor averages `info`.
-_IDENTITIES = ("position", "sample_index")
+# For sorting, grouping and splitting; no metrics, so they are dropped before the policy actor averages `info`.
+_IDENTITIES = ("position", "sample_index", "cut_calling")
 
 
 class RoutedExperienceMaker(RemoteExperienceMaker):
@@ -26,14 +26,15 @@ class RoutedExperienceMaker(RemoteExperienceMaker):
         group_B = torch.cat([experience.info["position"] for experience in experiences]).long()
         length = max(experience.action_mask.shape[1] for experience in experiences)
         mask_BT = torch.cat([_padded(experience.action_mask, length) for experience in experiences])
-        segments = split_segments(mask_BT)
+        cut_B = torch.cat([experience.info["cut_calling"] for experience in experiences]).bool()
+        segments = split_segments(mask_BT, cut_B if self.spec.rl.strict_summary else None)
         rewards = {
             name: torch.cat([experience.info[key] for experience in experiences])
             for name, key in (("tool", "r_tool"), ("summary", "r_sum"), ("outcome", "outcome"), ("action", "action"))
         }
         arm = self.spec.arm
         self.routed = compute_advantages(
-            ESTIMATORS[arm.estimator],
+            arm.estimator,
             rewards,
             segments,
             group_B,

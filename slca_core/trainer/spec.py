@@ -52,12 +52,7 @@ class TrainSpec(Frozen):
         return Limits.of(self.rl)
 
     def scoring(self) -> Scoring:
-        return Scoring(
-            process_reward=self.arm.process_reward,
-            hierr_semantics=self.rl.hierr_semantics,
-            hierr_weights=self.rl.hierr_weights,
-            omission_penalty=self.rl.omission_penalty,
-        )
+        return Scoring.of(self.rl, self.arm.process_reward, self.arm.hierr_weights)
 
     def write(self) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ import pytest
 from slca_core import chat
 from slca_core.benchmarks import toucan
 from slca_core.calls import render_call
-from slca_core.config import ServicesConfig, ToucanTestConfig
+from slca_core.config import RlConfig, ServicesConfig, ToucanTestConfig
 from slca_core.dialogue import Message, Sample, ToolCall
 from slca_core.policy import train_tokenizer
 from slca_core.results import COLUMNS, TOUCAN_METRICS
@@ -38,7 +38,7 @@ def sample(city: str, number: int) -> Sample:
 
 SAMPLES = [sample("Rome", 2), sample("Oslo", 1)]
 LIMITS = Limits(max_turns=4, turn_tokens=400, response_tokens=1500, max_length=4000, observation_tokens=100)
-SCORING = Scoring(process_reward="hierr", hierr_semantics="paper", hierr_weights="default", omission_penalty=-0.5)
+SCORING = Scoring.of(RlConfig())
 POLICY = toucan.PolicyServer(url="http://policy.test", model="sft-1234")
 
 

@@ -21,13 +21,17 @@ ROLLOUTS = [
 ]
 TOOL = [[1, 2], [1], [1, 2, 3], [2]]
 SUMMARY = [[5, 6], [4, 5, 6, 7], [6], [4, 5]]
+CUT = 3  # this one was cut while calling
 UNIT = 2**-0.5  # the z-scores of a group of two
 
 
 def experience(index: int) -> Experience:
     position, sample, mask, r_tool, r_sum = ROLLOUTS[index]
     reward = torch.tensor([r_tool + r_sum])
-    values = {"r_tool": r_tool, "r_sum": r_sum, "outcome": r_tool, "action": r_tool, "position": position, "sample_index": sample}
+    values = {
+        **{"r_tool": r_tool, "r_sum": r_sum, "outcome": r_tool, "action": r_tool},
+        **{"position": position, "sample_index": sample, "cut_calling": index == CUT},
+    }
     return Experience(
         sequences=torch.arange(len(mask) + 1)[None],
         action_mask=torch.tensor([mask]),
@@ -44,8 +48,8 @@ def experience(index: int) -> Experience:
 def route(make_spec, parse):
     """(estimator, micro-batches as lists of rollout numbers) -> (rollout number -> its advantages, the experiences, the maker)."""
 
-    def run(estimator: str, batches: list[list[int]]):
-        spec = make_spec(estimator, prompts_per_update=2, group_size=2, minibatch_prompts=2)
+    def run(estimator: str, batches: list[list[int]], **rl):
+        spec = make_spec(estimator, prompts_per_update=2, group_size=2, minibatch_prompts=2, **rl)
         args = parse("openrlhf.cli.train_ppo_ray", rl_arguments(spec))
         strategy = SimpleNamespace(args=args)
         maker = RoutedExperienceMaker(None, None, None, None, SimpleNamespace(value=0.001), strategy, None)
@@ -66,6 +70,12 @@ def test_under_slca_each_segment_carries_only_its_own_reward(route):
     for number, row in advantages.items():
         assert row[TOOL[number]].tolist() == pytest.approx([tool[number]] * len(TOOL[number]), abs=1e-4)
         assert row[SUMMARY[number]].tolist() == pytest.approx([summary[number]] * len(SUMMARY[number]), abs=1e-4)
+
+
+def test_under_strict_summary_a_rollout_cut_while_calling_has_no_summary(route):
+    advantages, _, _ = route("slca", [[0, 1, 2, 3]], strict_summary=True)
+    assert advantages[CUT][TOOL[CUT] + SUMMARY[CUT]].tolist() == pytest.approx([UNIT] * 3, abs=1e-4), "all of it is Tool"
+    assert advantages[2][SUMMARY[2]].tolist() == [0.0], "one summary is left in its group: nothing to compare"
 
 
 def test_under_grpo_all_policy_tokens_of_a_rollout_carry_one_value(route):

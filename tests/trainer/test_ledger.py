@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 import torch
 
-from slca_core.advantages import ESTIMATORS, compute_advantages
+from slca_core.advantages import compute_advantages
 from slca_core.errors import DataError
+from slca_core.estimators import ESTIMATORS
 from slca_core.segments import mask_from_ranges, split_segments
 from slca_core.trainer import ledger
 
