@@ -9,7 +9,7 @@ PYTHON ?= python3.11
 SLCA   := .venv/bin/slca
 LOCK   := requirements/cpu.txt
 
-.PHONY: reproduce test ui env lint clean
+.PHONY: reproduce test ui env bench lint clean
 .DEFAULT_GOAL := reproduce
 
 reproduce: env
@@ -21,9 +21,20 @@ test: env
 ui: env
 	$(SLCA) ui $(STUDY)
 
+bench: env .venv-peers/.complete
+	.venv-peers/bin/python -m tests.bench
+
+# The peers lie over .venv, whose packages they see.
+.venv-peers/.complete: requirements/peers.txt .venv/.complete
+	.venv/bin/python -m venv .venv-peers
+	echo "$(CURDIR)/.venv/lib/python3.11/site-packages" > .venv-peers/lib/python3.11/site-packages/below.pth
+	.venv-peers/bin/python -m pip --disable-pip-version-check --quiet install --no-deps -r requirements/peers.txt
+	touch $@
+
 lint: env
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	.venv/bin/mypy
 
 env: .venv/.complete
 
@@ -31,4 +42,4 @@ env: .venv/.complete
 	PYTHON=$(PYTHON) TORCH_INDEX=$(TORCH_INDEX) bash requirements/install.sh $(LOCK)
 
 clean:
-	rm -rf .venv .slca
+	rm -rf .venv .venv-peers .slca

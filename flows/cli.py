@@ -1,4 +1,4 @@
-"""The `slca` command: run a study, read its report, look at MLflow, check the machine."""
+"""The `slca` command: run a study, read its report, look at MLflow, check the machine, replay rollouts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flows import cli_core
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, SlcaError
 from tasks.workspace import Workspace, quiet_environment
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app.command()(cli_core.replay)
+app.add_typer(cli_core.conformance, name="conformance")
 console = Console()
 errors = Console(stderr=True)
 

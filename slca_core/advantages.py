@@ -15,10 +15,10 @@ from slca_core.segments import Segments
 
 @dataclass(frozen=True, slots=True)
 class Advantages:
-    """What `compute_advantages` returns, all float64.
+    """What `compute_advantages` returns: statistics and scalars in float64, the value of each token in float32.
 
     Attributes:
-        advantages_BT: exactly 0 outside the two segments.
+        advantages_BT: exactly 0 outside the two segments, shape (B, T).
         tool_B: the value each token of the Tool segment carries; 0 where that segment is absent.
         summary_B: likewise for the Summary.
         z_BR: the standardised columns before routing and lambda, in the estimator's order.
@@ -65,7 +65,8 @@ def compute_advantages(
         credit_BS[:, 1] = torch.where(segments.tool_present_B, credit_BS[:, 1], alone_B)
     credit_BS = torch.where(present_BS, credit_BS, 0.0)
     tool_B, summary_B = credit_BS.unbind(dim=1)
-    advantages_BT = torch.where(segments.tool_BT, tool_B[:, None], 0.0) + torch.where(segments.summary_BT, summary_B[:, None], 0.0)
+    row_N = segments.row_N
+    advantages_BT = segments.paint(torch.where(segments.is_summary_N, summary_B[row_N], tool_B[row_N]).float())
     return Advantages(advantages_BT=advantages_BT, tool_B=tool_B, summary_B=summary_B, z_BR=z_BR)
 
 
@@ -129,7 +130,9 @@ def _centre(reward_B: Tensor, present_B: Tensor, index_B: Tensor) -> tuple[Tenso
 
 def _deviation(centred_B: Tensor, count_B: Tensor, index_B: Tensor) -> Tensor:
     """Sample standard deviation (ddof 1) of each rollout's group, shape (B,)."""
-    return (_sum_by_group(centred_B.square(), index_B) / (count_B - 1).clamp(min=1)).sqrt()
+    variance_B = _sum_by_group(centred_B.square(), index_B) / (count_B - 1).clamp(min=1)
+    # The floor is the smallest normal number: it alters no value, and keeps the root's derivative finite.
+    return variance_B.clamp(min=torch.finfo(variance_B.dtype).tiny).sqrt()
 
 
 def _sum_by_group(value_B: Tensor, index_B: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NoReturn
@@ -19,11 +20,13 @@ from slca_core.errors import DataError
 OPEN_TAG = "<tool_call>"
 CLOSE_TAG = "</tool_call>"
 
-# A fixed limit: Python's own depends on how deep the caller's stack already is, and the same text must always get the same verdict.
+# Fixed limits: Python's own depth depends on how deep the caller's stack already is, and the same text must always get the same
+# verdict; and a block longer than any real call is not worth parsing.
 MAX_DEPTH = 200
+MAX_CHARACTERS = 1_000_000
 
-_THINKING = re.compile(r"<(think|thinking)>.*?</\1>", re.DOTALL)
-_BLOCK = re.compile(rf"{OPEN_TAG}(.*?){CLOSE_TAG}", re.DOTALL)
+_THINKING_OPENS = re.compile(r"<(think|thinking)>")
+_MAY_HOLD_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 _TAG_START = re.compile(r"<(?=/?(?:tool_call|tool_response|think|thinking)>|\|(?:im_start|im_end|endoftext)\|>)")
 
 
@@ -34,6 +37,7 @@ class Refusal(StrEnum):
     DUPLICATE_KEY = "duplicate-key"
     NON_FINITE = "non-finite"
     TOO_DEEP = "too-deep"
+    TOO_LONG = "too-long"
     NOT_UNICODE = "not-unicode"
     NOT_A_CALL = "not-a-call"
 
@@ -83,15 +87,27 @@ class ParsedTurn:
 
 
 def parse_turn(text: str) -> ParsedTurn:
-    """Read the blocks of one assistant turn. Never raises: what the policy wrote is data."""
+    """Read the blocks of one assistant turn, in time linear in its length. Never raises: what the policy wrote is data."""
     text = strip_thinking(text)
-    blocks = tuple(_parse_block(match.group(1)) for match in _BLOCK.finditer(text))
+    blocks = tuple(_parse_block(body) for body in _block_bodies(text))
     return ParsedTurn(text=text, blocks=blocks, n_open=text.count(OPEN_TAG), n_close=text.count(CLOSE_TAG))
 
 
 def strip_thinking(text: str) -> str:
     """The text without `<think>...</think>` and `<thinking>...</thinking>`; an unclosed one stays."""
-    return _THINKING.sub("", text)
+    kept, position, unclosed = [], 0, set[str]()
+    while opening := _THINKING_OPENS.search(text, position):
+        tag = opening.group(1)
+        # Once a tag's closing is not found, no later one can be: looking again each time would be quadratic.
+        close = -1 if tag in unclosed else text.find(f"</{tag}>", opening.end())
+        if close < 0:
+            unclosed.add(tag)
+            kept.append(text[position : opening.end()])
+            position = opening.end()
+        else:
+            kept.append(text[position : opening.start()])
+            position = close + len(f"</{tag}>")
+    return "".join(kept) + text[position:] if kept else text
 
 
 def render_call(call: ToolCall) -> str:
@@ -111,15 +127,15 @@ def render_call(call: ToolCall) -> str:
 
 def load_strict_json(text: str) -> Any:
     """Parse strict JSON: no NaN or infinity (written out, or as a number too large), no duplicate key, no lone surrogate, at most
-    `MAX_DEPTH` levels.
+    `MAX_DEPTH` levels and `MAX_CHARACTERS` characters.
 
     Raises:
         RefusedJson: with the reason.
     """
+    if len(text) > MAX_CHARACTERS:
+        raise RefusedJson(Refusal.TOO_LONG)
     try:
-        value = json.loads(
-            text, object_pairs_hook=_object_without_duplicates, parse_constant=_refuse_constant, parse_float=_finite_float
-        )
+        value = _STRICT.decode(text)
     except RefusedJson:
         raise
     except RecursionError as error:
@@ -128,9 +144,21 @@ def load_strict_json(text: str) -> Any:
         raise RefusedJson(Refusal.BROKEN_JSON) from error
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise RefusedJson(Refusal.TOO_DEEP)
-    if not _is_unicode(value):
+    if _MAY_HOLD_SURROGATE.search(text) and not _is_unicode(value):
         raise RefusedJson(Refusal.NOT_UNICODE)
     return value
+
+
+def _block_bodies(text: str) -> Iterator[str]:
+    """What stands between each opening tag and the next closing tag."""
+    position = 0
+    while (start := text.find(OPEN_TAG, position)) >= 0:
+        start += len(OPEN_TAG)
+        end = text.find(CLOSE_TAG, start)
+        if end < 0:
+            return
+        yield text[start:end]
+        position = end + len(CLOSE_TAG)
 
 
 def _parse_block(raw: str) -> Block:
@@ -168,6 +196,10 @@ def _finite_float(text: str) -> float:
     if not math.isfinite(value):
         raise RefusedJson(Refusal.NON_FINITE)
     return value
+
+
+# Made once: `json.loads` with hooks would build a decoder for every block.
+_STRICT = json.JSONDecoder(object_pairs_hook=_object_without_duplicates, parse_constant=_refuse_constant, parse_float=_finite_float)
 
 
 def _depth(value: Any) -> int:

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Template
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from slca_core.dialogue import Message
@@ -28,7 +29,7 @@ _RESPONSE = re.compile(r"<tool_response>\n(.*?)\n</tool_response>", re.DOTALL)
 
 
 @cache
-def _template():
+def _template() -> Template:
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     # Jinja's own tojson escapes <, > and & for HTML; transformers replaces it in the same way.
     environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
@@ -40,9 +41,8 @@ def render(messages: Sequence[Message], tools: Sequence[dict[str, Any]] = (), *,
 
     What users, tools and tool definitions bring along is data: the template breaks control tokens in it, as `neutralise` does.
     """
-    return _template().render(
-        messages=[message.to_json() for message in messages], tools=list(tools) or None, add_generation_prompt=generate
-    )
+    turns = [message.to_json() for message in messages]
+    return str(_template().render(messages=turns, tools=list(tools) or None, add_generation_prompt=generate))
 
 
 def render_observation(responses: Sequence[str]) -> str:

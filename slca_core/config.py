@@ -21,6 +21,8 @@ from slca_core.estimators import ESTIMATORS, Estimator
 REPOSITORY = Path(__file__).resolve().parent.parent
 ARMS = REPOSITORY / "configs" / "arms"
 
+ProcessReward = Literal["hierr", "none", "reference_outcome", "execution", "rltr"]
+
 
 def named_estimator(value: Any) -> Any:
     """An estimator given by name is one of ESTIMATORS; a mapping is one of the study's own."""
@@ -43,7 +45,7 @@ class Arm(Frozen):
     estimator: Annotated[Estimator, BeforeValidator(named_estimator)] = Field(
         description="a name in slca_core.estimators.ESTIMATORS, or an estimator's own fields"
     )
-    process_reward: Literal["hierr", "none", "reference_outcome", "execution", "rltr"] = "hierr"
+    process_reward: ProcessReward = "hierr"
     outcome_reward: Literal["reference_rule", "judge"] = "reference_rule"
     hierr_weights: str = Field("default", description="of the training reward; evaluation always weighs by the default")
     simulator: Literal["sgls", "unconstrained"] = "sgls"

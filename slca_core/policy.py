@@ -42,7 +42,7 @@ def frequent_phrases(toolsets: Iterable[Sequence[dict[str, Any]]], *, share: flo
     return [text for text, count in counts.most_common(most) if count >= share * records and len(text) > 8]
 
 
-def train_tokenizer(texts: Iterable[str], vocab_size: int, phrases: Sequence[str] = ()):
+def train_tokenizer(texts: Iterable[str], vocab_size: int, phrases: Sequence[str] = ()) -> Any:
     """A byte-level BPE over `texts` with the chat format's tokens and `phrases` whole, as a transformers fast tokenizer.
 
     Raises:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from slca_core import chat
 from slca_core.calls import ParsedTurn, parse_turn
-from slca_core.config import RlConfig
+from slca_core.config import ProcessReward, RlConfig
 from slca_core.dialogue import Sample
 from slca_core.errors import ServiceError
 from slca_core.judge import judge_prompt, parse_rating, rating_score
@@ -26,6 +26,14 @@ from slca_core.rewards.outcome import action_reward, reference_outcome
 from slca_core.rewards.prediction import REFUSALS, Semantics
 from slca_core.schemas import ToolSet
 from slca_core.simulator.sgls import MALFORMED_CALL, Ask, Observation, simulate
+
+
+class Tokenizer(Protocol):
+    """What is used of a transformers tokenizer."""
+
+    def __call__(self, text: str, *, add_special_tokens: bool) -> Mapping[str, list[int]]: ...
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool, clean_up_tokenization_spaces: bool) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,7 @@ class Limits:
 class Scoring:
     """How a trajectory becomes rewards."""
 
-    process_reward: Literal["hierr", "none", "reference_outcome", "execution"]
+    process_reward: ProcessReward
     hierr_semantics: Semantics
     hierr_matching: Matching
     hierr_weights: str
@@ -57,7 +65,7 @@ class Scoring:
     omission_guard: Guard
 
     @classmethod
-    def of(cls, rl: RlConfig, process_reward: str = "hierr", hierr_weights: str = "default") -> Scoring:
+    def of(cls, rl: RlConfig, process_reward: ProcessReward = "hierr", hierr_weights: str = "default") -> Scoring:
         """A study's scoring under an arm's process reward; by default that of evaluation, the same for every checkpoint."""
         shared = {name: getattr(rl, name) for name in cls.__slots__ if hasattr(rl, name)}
         return cls(process_reward=process_reward, hierr_weights=hierr_weights, **shared)
@@ -153,7 +161,12 @@ def rollout_seed(study_seed: int, update: int, sample_id: str, sample_index: int
 
 
 async def play(
-    sample: Sample, tokenizer, generate: Generate, ask_mocker: Ask, limits: Limits, condition: Literal["sgls", "unconstrained"]
+    sample: Sample,
+    tokenizer: Tokenizer,
+    generate: Generate,
+    ask_mocker: Ask,
+    limits: Limits,
+    condition: Literal["sgls", "unconstrained"],
 ) -> Trajectory:
     """Plays one rollout. An exception of a service becomes the trajectory's `error`; what was written until then stays.
 
@@ -210,7 +223,7 @@ def _room(trajectory: Trajectory, limits: Limits) -> int:
     return min(limits.response_tokens - (used - trajectory.prompt_tokens), limits.max_length - used)
 
 
-def _append_action(trajectory: Trajectory, tokenizer, action: Generated) -> str:
+def _append_action(trajectory: Trajectory, tokenizer: Tokenizer, action: Generated) -> str:
     start = len(trajectory.token_ids)
     if action.logprobs is not None:
         known = trajectory.logprobs or []
@@ -223,12 +236,12 @@ def _append_action(trajectory: Trajectory, tokenizer, action: Generated) -> str:
     return text
 
 
-def _has_ended(trajectory: Trajectory, tokenizer) -> bool:
+def _has_ended(trajectory: Trajectory, tokenizer: Tokenizer) -> bool:
     """Whether the turn ends on the end token; an engine that stops otherwise leaves it out, and the chat format needs it."""
     return trajectory.token_ids[-1:] == encode(tokenizer, chat.END)
 
 
-def _as_seen(observation: Observation, tokenizer, limit: int) -> Observation:
+def _as_seen(observation: Observation, tokenizer: Tokenizer, limit: int) -> Observation:
     return dataclasses.replace(observation, text=shorten(tokenizer, chat.neutralise(observation.text), limit))
 
 
@@ -307,17 +320,17 @@ async def score(
     )
 
 
-def encode(tokenizer, text: str) -> list[int]:
+def encode(tokenizer: Tokenizer, text: str) -> list[int]:
     """Token ids of one piece, without added special tokens."""
-    return tokenizer(text, add_special_tokens=False)["input_ids"]
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def decode(tokenizer, ids: Sequence[int]) -> str:
+def decode(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     """The text of `ids` as it was written, special tokens included."""
     return tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
-def shorten(tokenizer, text: str, limit: int) -> str:
+def shorten(tokenizer: Tokenizer, text: str, limit: int) -> str:
     """`text` cut in the middle to at most about `limit` tokens, the cut marked."""
     ids = encode(tokenizer, text)
     if len(ids) <= limit:
@@ -326,7 +339,7 @@ def shorten(tokenizer, text: str, limit: int) -> str:
     return decode(tokenizer, ids[:half]) + " ...cut... " + decode(tokenizer, ids[-half:])
 
 
-def prompts_that_fit(samples: Sequence[Sample], tokenizer, limits: Limits) -> tuple[list[Sample], int]:
+def prompts_that_fit(samples: Sequence[Sample], tokenizer: Tokenizer, limits: Limits) -> tuple[list[Sample], int]:
     """The samples whose prompt leaves room for the response, and how many did not."""
     room = limits.max_length - limits.response_tokens
     kept = [s for s in samples if len(encode(tokenizer, chat.render(s.prompt, s.tools, generate=True))) <= room]

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import jsonschema
 import jsonschema_rs
+from jsonschema import FormatChecker
 
 from slca_core.dialogue import ToolCall
 from slca_core.errors import DataError
@@ -65,7 +66,8 @@ class ToolSet:
         faults: list[str] = []
         for position, tool in enumerate(tools):
             function = tool.get("function") if isinstance(tool, Mapping) else None
-            name = function.get("name") if isinstance(function, Mapping) else None
+            function = function if isinstance(function, Mapping) else {}
+            name = function.get("name")
             if not isinstance(name, str) or not name:
                 faults.append(f"tool {position} has no function name")
                 continue
@@ -98,7 +100,8 @@ class ToolSet:
         Raises:
             KeyError: no such tool is offered.
         """
-        return json.loads(self._schemas[name])
+        parameters: dict[str, Any] = json.loads(self._schemas[name])
+        return parameters
 
     def is_valid(self, call: ToolCall) -> bool:
         """Whether the tool is offered and takes these arguments."""
@@ -129,7 +132,7 @@ def _schema_fault(schema_json: str) -> str | None:
     schema = json.loads(schema_json)
     try:
         # Without formats: Python's idea of a pattern differs from ECMA's, which the compiler below checks.
-        jsonschema.Draft202012Validator.check_schema(schema, format_checker=None)
+        jsonschema.Draft202012Validator.check_schema(schema, format_checker=FormatChecker(()))
         _compile(schema_json)
     except jsonschema.SchemaError as error:
         return f"{error.message} at {error.json_path}"

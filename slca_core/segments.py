@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,25 +23,57 @@ TokenRange = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Which tokens belong to which segment.
+    """The runs of policy tokens of a padded batch, each of them Tool or Summary.
+
+    Runs, not masks, are what is kept: there are few of them, and whatever is the same within a run is worked out once a run.
 
     Attributes:
-        tool_BT: tokens of the Tool segment, bool.
-        summary_BT: tokens of the Summary segment, bool; disjoint from tool_BT, and together they are the mask.
-        turns_B: number of runs of policy tokens, int64.
+        shape: (B, T).
+        start_N, end_N: every run as half-open positions in the flattened batch, in order, int64.
+        is_summary_N: whether the run is its rollout's Summary, bool.
+        turns_B: number of runs of each rollout, int64.
     """
 
-    tool_BT: Tensor
-    summary_BT: Tensor
+    shape: tuple[int, int]
+    start_N: Tensor
+    end_N: Tensor
+    is_summary_N: Tensor
     turns_B: Tensor
 
     @property
+    def row_N(self) -> Tensor:
+        """The rollout of each run."""
+        return torch.repeat_interleave(torch.arange(self.shape[0], device=self.turns_B.device), self.turns_B)
+
+    @property
     def tool_present_B(self) -> Tensor:
-        return self.tool_BT.any(dim=1)
+        return self._count_B(~self.is_summary_N) > 0
 
     @property
     def summary_present_B(self) -> Tensor:
-        return self.summary_BT.any(dim=1)
+        return self._count_B(self.is_summary_N) > 0
+
+    @property
+    def tool_BT(self) -> Tensor:
+        """Tokens of the Tool segment, bool."""
+        return self.paint(~self.is_summary_N)
+
+    @property
+    def summary_BT(self) -> Tensor:
+        """Tokens of the Summary segment, bool; disjoint from tool_BT, and together they are the mask."""
+        return self.paint(self.is_summary_N)
+
+    def paint(self, value_N: Tensor) -> Tensor:
+        """A value a run -> that value on each of its tokens and exactly 0 on all others, shape (B, T); no gradient passes."""
+        tokens = self.shape[0] * self.shape[1]
+        edge_M = torch.stack((self.start_N, self.end_N), dim=1).flatten()
+        length_M = torch.diff(edge_M, prepend=edge_M.new_zeros(1), append=edge_M.new_full((1,), tokens))
+        value_M = value_N.new_zeros(len(length_M))
+        value_M[1::2] = value_N.detach()
+        return _repeat(value_M, length_M, tokens).view(self.shape)
+
+    def _count_B(self, chosen_N: Tensor) -> Tensor:
+        return torch.zeros_like(self.turns_B).index_add(0, self.row_N, chosen_N.long())
 
 
 def split_segments(mask_BT: Tensor, truncated_B: Tensor | None = None) -> Segments:
@@ -56,17 +89,18 @@ def split_segments(mask_BT: Tensor, truncated_B: Tensor | None = None) -> Segmen
     """
     if mask_BT.dim() != 2:
         raise ValueError(f"a mask of shape (rollouts, tokens) was expected, found shape {tuple(mask_BT.shape)}.")
-    mask_BT = mask_BT.bool()
-    run_BT = _run_starts(mask_BT).cumsum(dim=1)
-    turns_B = run_BT[:, -1] if mask_BT.shape[1] else torch.zeros(len(mask_BT), dtype=torch.int64, device=mask_BT.device)
-    summary_BT = mask_BT & (run_BT == turns_B[:, None])
-    if truncated_B is not None:
-        if truncated_B.shape != turns_B.shape:
-            raise ValueError(
-                f"truncated_B must hold one value for each of {len(turns_B)} rollouts, found shape {tuple(truncated_B.shape)}."
-            )
-        summary_BT = summary_BT & ~truncated_B.bool().to(mask_BT.device)[:, None]
-    return Segments(tool_BT=mask_BT & ~summary_BT, summary_BT=summary_BT, turns_B=turns_B)
+    start_N, end_N, turns_B = _runs(mask_BT.bool())
+    is_summary_N = torch.zeros_like(start_N, dtype=torch.bool)
+    is_summary_N[turns_B.cumsum(dim=0)[turns_B > 0] - 1] = True
+    segments = Segments((mask_BT.shape[0], mask_BT.shape[1]), start_N, end_N, is_summary_N, turns_B)
+    if truncated_B is None:
+        return segments
+    if truncated_B.shape != turns_B.shape:
+        raise ValueError(
+            f"truncated_B must hold one value for each of {len(turns_B)} rollouts, found shape {tuple(truncated_B.shape)}."
+        )
+    cut_N = truncated_B.bool().to(mask_BT.device)[segments.row_N]
+    return Segments(segments.shape, start_N, end_N, is_summary_N & ~cut_N, turns_B)
 
 
 def mask_from_ranges(ranges: Sequence[Sequence[TokenRange]], length: int, *, device: torch.device | str | None = None) -> Tensor:
@@ -118,15 +152,41 @@ def check_mask_agrees(mask_BT: Tensor, ranges: Sequence[Sequence[TokenRange]]) -
         )
 
 
-def _run_starts(mask_BT: Tensor) -> Tensor:
-    before_BT = torch.nn.functional.pad(mask_BT, (1, 0))[:, : mask_BT.shape[1]]
-    return mask_BT & ~before_BT
+def _runs(mask_BT: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(start_N, end_N, turns_B) of a bool mask; see `Segments`."""
+    rollouts, tokens = mask_BT.shape
+    if tokens == 0:
+        nothing_N = torch.zeros(0, dtype=torch.int64, device=mask_BT.device)
+        return nothing_N, nothing_N, torch.zeros(rollouts, dtype=torch.int64, device=mask_BT.device)
+    # One column more than tokens, so that every run has its end in its own row.
+    edge_BE = torch.empty(rollouts, tokens + 1, dtype=torch.bool, device=mask_BT.device)
+    edge_BE[:, 0], edge_BE[:, -1] = mask_BT[:, 0], mask_BT[:, -1]
+    torch.ne(mask_BT[:, 1:], mask_BT[:, :-1], out=edge_BE[:, 1:-1])
+    position_NX = _flat_nonzero(edge_BE).view(-1, 2)
+    row_N = position_NX[:, 0] // (tokens + 1)
+    # Back to positions in rows of `tokens`.
+    start_N, end_N = (position_NX - row_N[:, None]).unbind(dim=1)
+    return start_N, end_N, torch.bincount(row_N, minlength=rollouts)
+
+
+def _flat_nonzero(flag_BE: Tensor) -> Tensor:
+    """Positions of the true entries, in order. On a CPU by numpy, which is several times faster."""
+    if flag_BE.device.type == "cpu":
+        return torch.from_numpy(np.flatnonzero(flag_BE.numpy()))
+    return flag_BE.flatten().nonzero().squeeze(1)
+
+
+def _repeat(value_M: Tensor, length_M: Tensor, total: int) -> Tensor:
+    """Each value as often as its length says, `total` in all. On a CPU by numpy, which is several times faster."""
+    if value_M.device.type == "cpu":
+        return torch.from_numpy(np.repeat(value_M.numpy(), length_M.numpy()))
+    return torch.repeat_interleave(value_M, length_M, output_size=total)
 
 
 def _check_run_counts(mask_BT: Tensor, row_N: Tensor) -> None:
     """Compare the mask's runs with the number of ranges of each rollout; `row_N` is the rollout of each range that is not empty."""
     expected_B = torch.bincount(row_N, minlength=len(mask_BT))
-    found_B = _run_starts(mask_BT).sum(dim=1)
+    found_B = _runs(mask_BT)[2]
     differs_B = expected_B != found_B
     if differs_B.any():
         row = int(differs_B.nonzero()[0])

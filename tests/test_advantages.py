@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def doubles(values: list) -> torch.Tensor:
 
 
 def rows_of(segments: Segments, order: torch.Tensor) -> Segments:
-    return Segments(segments.tool_BT[order], segments.summary_BT[order], segments.turns_B[order])
+    return split_segments((segments.tool_BT | segments.summary_BT)[order])
 
 
 def one_group(reward_tool: list[float], reward_sum: list[float], mask: list[list[int]], name: str, **settings: float) -> Advantages:
@@ -67,7 +68,7 @@ def test_golden_advantages_are_reproduced(case):
     for name, expected in case["expected"].items():
         found_BT = compute_advantages(ESTIMATORS[name], rewards, segments, group_B, **settings).advantages_BT
         torch.testing.assert_close(
-            found_BT, torch.tensor(expected).double(), rtol=0, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}"
+            found_BT, torch.tensor(expected), rtol=0, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}"
         )
 
 
@@ -104,10 +105,10 @@ def test_a_group_gets_the_same_advantages_alone_as_in_a_batch(estimator, batch):
 def test_tokens_outside_the_segments_get_exactly_zero_and_inside_their_segments_scalar(estimator, batch):
     segments, rewards, group_B = batch
     found = compute_advantages(estimator, rewards, segments, group_B)
-    assert found.advantages_BT.dtype == torch.float64
+    assert (found.advantages_BT.dtype, found.tool_B.dtype) == (torch.float32, torch.float64)
     assert (found.advantages_BT[~(segments.tool_BT | segments.summary_BT)] == 0).all()
     for segment_BT, scalar_B in ((segments.tool_BT, found.tool_B), (segments.summary_BT, found.summary_B)):
-        assert torch.equal(found.advantages_BT[segment_BT], scalar_B[:, None].expand_as(segment_BT)[segment_BT])
+        assert torch.equal(found.advantages_BT[segment_BT], scalar_B.float()[:, None].expand_as(segment_BT)[segment_BT])
         assert (scalar_B[~segment_BT.any(dim=1)] == 0).all()
 
 
@@ -148,6 +149,47 @@ def test_lambda_scales_a_segments_advantage_because_it_applies_after_normalisati
     scaled = compute_advantages(ESTIMATORS["slca"], rewards, segments, group_B, lambda_tool=lambda_tool, lambda_sum=lambda_sum)
     torch.testing.assert_close(scaled.tool_B, lambda_tool * plain.tool_B, rtol=1e-12, atol=0)
     torch.testing.assert_close(scaled.summary_B, lambda_sum * plain.summary_B, rtol=1e-12, atol=0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(batch=batches(), scale=st.floats(0.1, 10))
+def test_a_weight_before_normalisation_cancels(batch, scale):
+    segments, rewards, group_B = batch
+    plain = compute_advantages(ESTIMATORS["slca"], rewards, segments, group_B, eps=0.0)
+    scaled = compute_advantages(ESTIMATORS["slca"], rewards | {"tool": scale * rewards["tool"]}, segments, group_B, eps=0.0)
+    torch.testing.assert_close(scaled.tool_B, plain.tool_B, rtol=1e-9, atol=1e-9, equal_nan=True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(batch=batches())
+def test_slca_with_a_joint_normaliser_and_routing_of_ones_is_grpo_bit_for_bit(batch):
+    segments, rewards, group_B = batch
+    merged = replace(ESTIMATORS["slca"], normaliser="joint", routing=((1.0,), (1.0,)), presence=("all",))
+    found, grpo = (compute_advantages(one, rewards, segments, group_B) for one in (merged, ESTIMATORS["grpo"]))
+    assert torch.equal(found.advantages_BT, grpo.advantages_BT)
+    assert torch.equal(found.tool_B, grpo.tool_B)
+
+
+def test_gdpo_is_the_batch_standardised_sum_of_group_standardised_rewards():
+    tool, summary = torch.tensor([0.0, 1.0, 0.3, 0.5]).double(), torch.tensor([0.5, 0.25, 1.0, 0.0]).double()
+    group_B, segments = torch.tensor([0, 0, 1, 1]), split_segments(torch.tensor([[1, 0, 1]] * 4))
+    z = lambda pair: (pair - pair.mean()) / (pair.std() + 1e-6)  # noqa: E731
+    total = torch.cat([z(tool[:2]) + z(summary[:2]), z(tool[2:]) + z(summary[2:])])
+    found = compute_advantages(ESTIMATORS["gdpo"], {"tool": tool, "summary": summary}, segments, group_B)
+    torch.testing.assert_close(found.tool_B, z(total))
+    assert torch.equal(found.tool_B, found.summary_B)
+
+
+@pytest.mark.parametrize("name", ["mt_grpo_aae", "mt_grpo_cae"])
+def test_mt_grpo_gives_the_outcome_to_what_follows_the_tools_and_more_to_what_precedes_them(name):
+    tool, summary = torch.tensor([0.1, 0.9, 0.4]).double(), torch.tensor([1.0, 0.25, 0.5]).double()
+    z = lambda reward: (reward - reward.mean()) / (reward.std() + 1e-6)  # noqa: E731
+    before = z(summary) + z(tool) if name == "mt_grpo_aae" else z(tool + summary)
+    found = one_group(tool.tolist(), summary.tolist(), [[1, 0, 1], [1, 0, 1], [0, 0, 1]], name)
+    torch.testing.assert_close(found.tool_B[:2], before[:2], rtol=0, atol=1e-6)
+    torch.testing.assert_close(found.summary_B[:2], z(summary)[:2], rtol=0, atol=1e-6)
+    torch.testing.assert_close(found.summary_B[2], before[2], rtol=0, atol=1e-6)
+    assert found.tool_B[2] == 0
 
 
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "toolpo", "rltr"])

@@ -129,6 +129,23 @@ def test_no_text_makes_the_parser_raise(text):
     assert all(bool(found.calls) == (found.refusal is None) for found in turn.blocks)
 
 
+@pytest.mark.parametrize(
+    ("text", "refusals"),
+    [
+        (block('{"name": "f", "arguments": {"x": "' + "a" * 10_000_000 + '"}}'), [Refusal.TOO_LONG]),
+        (block(nested(5_000_000)), [Refusal.TOO_LONG]),
+        (block(nested(400_000)), [Refusal.TOO_DEEP]),
+        ("<think>" * 1_500_000, []),
+        ("<tool_call>" * 1_000_000, []),
+        ("<tool_call></tool_call>" * 100_000, [Refusal.BROKEN_JSON] * 100_000),
+    ],
+    ids=["long", "long and deep", "deep", "unclosed thinking", "unclosed calls", "empty blocks"],
+)
+def test_ten_megabytes_of_anything_are_read_in_linear_time(text, refusals):
+    """Would take hours, or the interpreter's stack, if anything here were quadratic or recursive."""
+    assert [found.refusal for found in parse_turn(text).blocks] == refusals
+
+
 def test_thinking_is_removed_before_anything_is_counted():
     call = ToolCall("f", {})
     turn = parse_turn(f"<think>maybe <tool_call>\n</think><thinking>{render_call(call)}</thinking>{render_call(call)}")

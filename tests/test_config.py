@@ -10,6 +10,8 @@ from pydantic import ValidationError
 
 from slca_core.config import ARMS, REPOSITORY, Arm, DataConfig, RlConfig, Study, load_arm, load_study
 from slca_core.errors import ConfigError
+from slca_core.estimators import Estimator
+from tasks.train import require_trainable
 
 MINIMAL = {"name": "tiny", "policy": {"scratch": {}}}
 CONFIGS = REPOSITORY / "configs"
@@ -175,8 +177,44 @@ def test_without_slca_is_grpo_under_another_name():
 
 
 def test_all_other_arms_are_conditions_of_their_own():
-    conditions = [Arm.model_validate(load_arm(name)).condition() for name in ("grpo", "slca", "wo_sgls", "wo_hierr")]
+    conditions = [Arm.model_validate(load_arm(name)).condition() for name in ARM_NAMES if name != "wo_slca"]
     assert all(one != other for place, one in enumerate(conditions) for other in conditions[:place])
+
+
+@pytest.mark.parametrize(
+    ("arm", "missing"), [("rltr", "completeness checker"), ("toolpo_judge", "Solved/Unsolved judge"), ("toolpo_rule", None)]
+)
+def test_an_arm_that_cannot_be_trained_yet_plans_and_is_refused_before_anything_runs(study_file, arm, missing):
+    study = load_study(study_file(arms=[arm]))
+    if missing is None:
+        require_trainable(study)
+    else:
+        with pytest.raises(ConfigError, match=missing):
+            require_trainable(study)
+
+
+CUSTOM = {"rewards": ["tool", "summary"], "normaliser": "separate", "routing": [[1, 0.5], [0, 1]], "presence": ["tool", "summary"]}
+
+
+def test_a_study_can_bring_an_estimator_of_its_own(study_file):
+    study = load_study(study_file(arms=["slca", {"name": "half", "title": "Half", "estimator": CUSTOM}]))
+    half = study.arms[1]
+    assert half.estimator == Estimator("custom", ("tool", "summary"), "separate", ((1.0, 0.5), (0.0, 1.0)), ("tool", "summary"))
+    assert half.condition() != study.arms[0].condition()
+    assert Study.model_validate_json(study.model_dump_json()) == study
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"routing": [[1], [0, 1]]}, "each of 2 coefficients"),
+        ({"normaliser": "seperate"}, "arms.0.estimator.normaliser"),
+        ({"normalizer": "joint"}, "normalizer"),
+    ],
+)
+def test_an_estimator_that_does_not_fit_together_is_explained(study_file, change, sentence):
+    text = complaint(study_file(arms=[{"name": "half", "title": "Half", "estimator": {**CUSTOM, **change}}]))
+    assert sentence in text
 
 
 @pytest.mark.parametrize(("estimator", "counts"), [("slca", True), ("grpo", False)])

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
+from slca_core.calls import parse_turn
 from slca_core.dialogue import ToolCall
 from slca_core.errors import DataError
 from slca_core.schemas import ToolSet
@@ -128,3 +134,38 @@ def test_definitions_are_given_back_as_they_came():
 def test_a_tool_set_travels_between_processes():
     tools = pickle.loads(pickle.dumps(ToolSet.of([tool("add", CONTACT)])))
     assert tools.is_valid(ToolCall("add", {"name": "Ada"}))
+
+
+GOLDEN = Path(__file__).parent / "golden" / "hierr_own.jsonl"
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.floats(-5, 5), st.text(max_size=3)),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.sampled_from(["city", "zip", "a"]), inner, max_size=2)),
+    max_leaves=4,
+)
+
+
+def golden_tools_and_arguments() -> list[tuple[ToolSet, str, dict]]:
+    found = []
+    for case in map(json.loads, GOLDEN.read_text().splitlines()):
+        tools = ToolSet.of(case["tools"])
+        made = [call for turn in case["turns"] for call in parse_turn(turn).calls]
+        found += [(tools, call.name, call.arguments) for call in made if call.name in tools]
+    return found
+
+
+def test_the_compiled_validators_agree_with_jsonschema_on_every_golden_call():
+    cases = golden_tools_and_arguments()
+    verdicts = [tools.is_valid(ToolCall(name, arguments)) for tools, name, arguments in cases]
+    assert verdicts == [Draft202012Validator(tools.parameters(name)).is_valid(arguments) for tools, name, arguments in cases]
+    assert len(set(verdicts)) == 2, "some are valid and some are not"
+
+
+@settings(deadline=None, max_examples=200)
+@given(data=st.data())
+def test_the_compiled_validators_agree_with_jsonschema_on_spoilt_arguments(data):
+    tools, name, arguments = data.draw(st.sampled_from(golden_tools_and_arguments()))
+    keys = sorted({*arguments, *tools.parameters(name).get("properties", {}), "extra"})
+    spoilt = {**arguments, data.draw(st.sampled_from(keys)): data.draw(json_values)}
+    oracle = Draft202012Validator(tools.parameters(name))
+    assert tools.is_valid(ToolCall(name, spoilt)) == oracle.is_valid(spoilt)
+    assert bool(tools.validate(ToolCall(name, spoilt))) == bool(list(oracle.iter_errors(spoilt)))

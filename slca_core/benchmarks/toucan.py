@@ -15,7 +15,7 @@ from slca_core.dialogue import Sample
 from slca_core.errors import ServiceError
 from slca_core.results import COLUMNS
 from slca_core.rewards.omission import success_weighted
-from slca_core.rollout import Generated, Limits, RolloutRecord, Scoring, play, rollout_seed, score
+from slca_core.rollout import Generated, Limits, RolloutRecord, Scoring, Tokenizer, play, rollout_seed, score
 from slca_core.services.client import ChatClient
 
 NAME = "toucan_test"
@@ -32,7 +32,7 @@ class PolicyServer:
 
 async def evaluate(
     samples: Sequence[Sample],
-    tokenizer,
+    tokenizer: Tokenizer,
     server: PolicyServer,
     *,
     settings: ToucanTestConfig,
@@ -68,7 +68,7 @@ async def evaluate(
 
             async with slots:
                 trajectory = await play(sample, tokenizer, generate, mocker.ask, limits, "sgls")
-                identity = f"{sample.sample_id}/{trial}"
+                identity = f"{sample.sample_id}-{trial}"
                 record = await score(sample, trajectory, judge.ask, scoring, rollout_id=identity, update=0, sample_index=trial)
             on_done()
             return trial, record

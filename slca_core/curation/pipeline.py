@@ -146,6 +146,7 @@ def _samples(sources: Sequence[Path], tally: _Tally, quarantine: TextIO, max_pro
 def _kept(parsed: Parsed, tally: _Tally, quarantine: TextIO) -> tuple[Sample, ...]:
     """The record's samples, or none with the reason counted; defects are quarantined, intentions only counted."""
     value = parsed.value
+    samples: tuple[Sample, ...]
     if isinstance(value, Sample):
         reason, samples = _gold_reason(value), (value,)
     else:

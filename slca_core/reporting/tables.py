@@ -146,7 +146,7 @@ def main_table(
     """
     _check_sharing(conditions)
     by_name = {condition.name: condition for condition in conditions}
-    columns = COLUMNS
+    columns: tuple[Column, ...] = COLUMNS
     if ((items["benchmark"] == BENCHMARK) & (items["sampling"] == "sampled")).any():
         title = f"Process, T = {temperature:g}"
         columns += (
@@ -218,7 +218,7 @@ def _notes_on_comparison(rows: Sequence[Row], backbone: str | None, baseline: st
             f"Differences to {title} are paired by item; in brackets the 95% interval of a bootstrap over items "
             f"({BOOTSTRAP_DRAWS:,} draws), not corrected for several comparisons."
         )
-    if gain := published_gain(backbone, "toucan_test"):
+    if backbone and (gain := published_gain(backbone, "toucan_test")):
         notes.append(
             f"The paper's gain of SLCA-GRPO over GRPO on its Toucan test set, {BACKBONES[backbone]}: {gain.mean:+.2f} points."
         )

@@ -107,7 +107,7 @@ def loosely_equal(a: Any, b: Any) -> bool:
         return abs(number_a - number_b) <= _RELATIVE_TOLERANCE * max(1.0, abs(number_a), abs(number_b))
     if isinstance(a, str) and isinstance(b, str):
         return a.strip().casefold() == b.strip().casefold()
-    return a == b
+    return bool(a == b)
 
 
 def _parsed_against(value: Any, other: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from slca_core.dialogue import ToolCall
 from slca_core.rewards.prediction import RULES, Semantics, read_prediction
 from slca_core.schemas import ToolSet
 
@@ -46,6 +47,6 @@ def rltr_reward(
     return completeness - REPEAT_PENALTY * count_repeats(prediction.calls) - ERROR_PENALTY * errors
 
 
-def count_repeats(calls: Sequence) -> int:
+def count_repeats(calls: Sequence[ToolCall]) -> int:
     """Calls with the name and arguments of the call right before them."""
     return sum(before == after for before, after in pairwise(calls))

@@ -24,7 +24,7 @@ def free_port() -> int:
     for _ in range(100):
         with socket.socket() as probe:
             probe.bind((LOOPBACK, 0))
-            port = probe.getsockname()[1]
+            port = int(probe.getsockname()[1])
         if not 10002 <= port <= 19999:
             return port
     raise ServiceError("No free loopback port outside 10002-19999 was found in 100 tries.")
@@ -69,7 +69,7 @@ def serve(
         stop(process)
 
 
-def _start(name: str, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen:
+def _start(name: str, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     with log.open("w") as sink:
         try:
             return subprocess.Popen(
@@ -84,7 +84,7 @@ def _start(name: str, argv: Sequence[str], log: Path, env: Mapping[str, str]) ->
             raise ServiceError(f"The {name} could not be started as `{shlex.join(argv)}`: {error}.") from None
 
 
-def _wait_until_healthy(name: str, process: subprocess.Popen, url: str, log: Path, timeout_s: float) -> None:
+def _wait_until_healthy(name: str, process: subprocess.Popen[bytes], url: str, log: Path, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     with httpx.Client(trust_env=False, timeout=5) as http:
         while time.monotonic() < deadline:
@@ -101,7 +101,7 @@ def _wait_until_healthy(name: str, process: subprocess.Popen, url: str, log: Pat
     raise ServiceError(f"The {name} did not answer at {url} within {timeout_s:.0f} s. The end of {log}:\n{tail(log)}")
 
 
-def stop(process: subprocess.Popen, grace_s: float = 10) -> None:
+def stop(process: subprocess.Popen[bytes], grace_s: float = 10) -> None:
     """Ends the process and what it started: SIGTERM to its group, SIGKILL after `grace_s`."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:

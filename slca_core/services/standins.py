@@ -13,11 +13,14 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from html import unescape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slca_core.dialogue import ToolCall
 from slca_core.judge import Rating
 from slca_core.services.mocking import mock_response
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 _DEFINITION = re.compile(r"<tool_definition>(.*?)</tool_definition>", re.DOTALL)
 _REQUEST = re.compile(r"Request: <tool_call>(.*)</tool_call>")
@@ -90,7 +93,7 @@ def _mentions(text: str, value: str) -> bool:
 MODELS: dict[str, Callable[[str], str]] = {"standin-mocker": answer_as_mocker, "standin-judge": answer_as_judge}
 
 
-def create_app():
+def create_app() -> FastAPI:
     """The FastAPI application: /health, /v1/models and /v1/chat/completions."""
     from fastapi import Body, FastAPI, HTTPException
 

@@ -60,7 +60,7 @@ def extract_response(answer: str) -> str:
     """The body of the mocker's answer: last response block, else last call block, else the text after a tag left open, else all."""
     for pattern in (_BODY, _CALL_BODY):
         if bodies := pattern.findall(answer):
-            return bodies[-1].strip()
+            return str(bodies[-1]).strip()
     for tag in ("<tool_response>", "<tool_call>"):
         if tag in answer:
             return answer.rpartition(tag)[2].strip()

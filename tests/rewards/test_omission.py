@@ -27,6 +27,14 @@ def test_an_omission_is_due_calls_without_an_opening_tag(turns, gold, omitted):
     assert is_omitted(turns, gold) is omitted
 
 
+def test_the_other_guard_takes_a_malformed_attempt_for_an_omission():
+    gold = [[ToolCall("f", {})]]
+    turns = ["<tool_call>{broken</tool_call>", "done"]
+    assert not is_omitted(turns, gold, "opening_tag")
+    assert is_omitted(turns, gold, "parseable_call")
+    assert not is_omitted(turns, [], "parseable_call")
+
+
 def test_the_override_makes_the_joint_reward_the_penalty():
     r_tool, r_sum = apply_omission(0.1, 1.0, True)
     assert (r_tool, r_tool + r_sum) == (0.0, -0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -97,7 +98,7 @@ def test_each_segment_carries_its_value_and_all_else_exactly_nothing(tmp_path, r
         *tool, summary = ranges
         expected = [0.0] * len(token_ids)
         for (start, end), value in [*((span, row.adv_tool) for span in tool), (summary, row.adv_sum)]:
-            expected[start:end] = [value] * (end - start)
+            expected[start:end] = [np.float32(value)] * (end - start)
         assert row.advantages.tolist() == expected
     assert frame.adv_tool.iloc[0] > 0 > frame.adv_tool.iloc[1]
     assert frame.adv_sum.iloc[1] > 0 > frame.adv_sum.iloc[2]

@@ -1,0 +1,1 @@
+"""Tests and benchmarks; `make test`, `make bench`."""
