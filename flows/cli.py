@@ -39,6 +39,10 @@ def _load(path: Path, overrides: list[str] | None) -> Study:
     return study
 
 
+def _with_seeds(overrides: list[str] | None, seeds: str) -> list[str]:
+    return [*(overrides or ()), *([f"seeds=[{seeds}]"] if seeds else [])]
+
+
 def _settle(root: Path) -> None:
     """Everything that is imported from here on keeps its state below `root`; Prefect wants the folder to be there."""
     try:
@@ -51,14 +55,42 @@ def _settle(root: Path) -> None:
 @app.command()
 def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str, typer.Option(help="e.g. 1,2,3")] = "") -> None:
     """Reproduce a study: what has a record is not run again."""
-    overrides = [*(overrides or ()), *([f"seeds=[{seeds}]"] if seeds else [])]
-    study = _load(study_file, overrides)
+    study = _load(study_file, _with_seeds(overrides, seeds))
     from flows.reproduce import reproduce
 
     paths = reproduce(study)
     _print_table(json.loads(paths.json.read_text()))
     console.print(f"report  {paths.html}", soft_wrap=True, highlight=False)
     console.print(f"runs    make ui STUDY={study_file}   (MLflow, experiment {study.name})", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def plan(
+    study_file: StudyFile,
+    overrides: Overrides = None,
+    seeds: Annotated[str, typer.Option(help="e.g. 1,2,3")] = "",
+    explain: Annotated[str | None, typer.Option(metavar="STEP", help="all that bears on one step's identity")] = None,
+    commands: Annotated[bool, typer.Option("--commands", help="the stock commands, each value with its source")] = False,
+) -> None:
+    """What a study would run and why, before it costs anything."""
+    study = _load(study_file, _with_seeds(overrides, seeds))
+    from flows import cli_plan
+
+    cli_plan.show(study, step=explain, with_commands=commands)
+
+
+@app.command()
+def status(
+    study_file: StudyFile,
+    overrides: Overrides = None,
+    seeds: Annotated[str, typer.Option(help="e.g. 1,2,3")] = "",
+    watch: Annotated[bool, typer.Option("--watch", help="until it is done")] = False,
+) -> None:
+    """Where a study stands: each step done, running (with its update, rewards and time left), stopped or waiting."""
+    study = _load(study_file, _with_seeds(overrides, seeds))
+    from flows import cli_plan
+
+    cli_plan.show_status(study, watch=watch)
 
 
 @app.command()

@@ -14,6 +14,7 @@ from flows.finetune import finetune
 from flows.report import report
 from slca_core.config import Study, load_study
 from slca_core.reporting.report import ReportPaths
+from tasks.matching import planned
 from tasks.report import SFT, SFT_FULL
 from tasks.train import require_trainable
 
@@ -22,6 +23,7 @@ from tasks.train import require_trainable
 def reproduce(study: Study) -> ReportPaths:
     """curate -> finetune -> train the arms -> evaluate -> report."""
     require_trainable(study)
+    planned(study)
     data = curate(study)
     policy, sft, sft_full = finetune(study, data)
     arms = compare(study, data, sft)

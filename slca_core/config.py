@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -51,6 +50,9 @@ class Arm(Frozen):
     simulator: Literal["sgls", "unconstrained"] = "sgls"
     lambda_tool: float = 1.0
     lambda_sum: float = 1.0
+    rl: dict[str, Any] = Field(
+        default_factory=dict, description="settings of the study's `rl` that this arm has otherwise; needs `allow_unmatched`"
+    )
 
     @field_validator("hierr_weights")
     @classmethod
@@ -63,8 +65,8 @@ class Arm(Frozen):
 
     def condition(self) -> dict[str, Any]:
         """What makes two arms the same experiment: no names, and only the settings that this arm's estimator reads."""
-        condition = self.model_dump(mode="json", exclude={"name", "title", "estimator"})
-        condition["estimator"] = {key: value for key, value in asdict(self.estimator).items() if key != "name"}
+        condition = self.model_dump(mode="json", exclude={"name", "title", "rl"})
+        del condition["estimator"]["name"]
         if not self.estimator.weighted:
             del condition["lambda_tool"], condition["lambda_sum"]
         if "outcome" not in self.estimator.rewards:
@@ -313,6 +315,7 @@ class Study(Frozen):
     arms: tuple[Annotated[Arm, BeforeValidator(load_arm)], ...] = Field(
         ("grpo", "slca", "wo_slca", "wo_sgls", "wo_hierr"), validate_default=True
     )
+    allow_unmatched: bool = Field(False, description="let arms differ in more than they declare; every table then says so")
     services: ServicesConfig = ServicesConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     machine: CpuProfile | GpuProfile = Field(CpuProfile(), discriminator="kind")
@@ -322,6 +325,20 @@ class Study(Frozen):
     @classmethod
     def _machine_is_cpu_unless_said(cls, value: Any) -> Any:
         return {"kind": "cpu", **value} if isinstance(value, dict) else value
+
+    def rl_of(self, arm: Arm) -> RlConfig:
+        """The RL settings of one arm: the study's, with the arm's own in their place."""
+        return RlConfig.model_validate({**self.rl.model_dump(), **arm.rl})
+
+    @model_validator(mode="after")
+    def _settings_of_arms_are_settings(self) -> Study:
+        for arm in self.arms:
+            try:
+                self.rl_of(arm)
+            except ValidationError as error:
+                faults = "; ".join(_explain(item, RlConfig) for item in error.errors())
+                raise ValueError(f"arm {arm.name}, rl: {faults}") from None
+        return self
 
     @model_validator(mode="after")
     def _arms_are_distinct(self) -> Study:
@@ -368,20 +385,21 @@ def _apply(values: dict[str, Any], override: str) -> None:
         raise ConfigError(f"The value of the override {override!r} is not YAML.") from None
 
 
-def _explain(item: Any) -> str:
+def _explain(item: Any, root: type[BaseModel] | None = None) -> str:
+    """One error of a validation, in a sentence; places are below `root`, a study unless said."""
     location = ".".join(str(part) for part in item["loc"])
     if item["type"] != "extra_forbidden":
         # A mapping is named by its place; what is wrong with it, the message says.
         found = "" if isinstance(item["input"], BaseModel | dict) else f" (found {str(item['input'])[:80]!r})"
         return f"{location or 'study'}: {item['msg'].removeprefix('Value error, ')}{found}"
-    known = _known_keys(item["loc"][:-1])
+    known = _known_keys(item["loc"][:-1], root or Study)
     near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)
     return f"{location}: unknown key" + (f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(sorted(known))}")
 
 
-def _known_keys(location: tuple[Any, ...]) -> list[str]:
+def _known_keys(location: tuple[Any, ...], root: type[BaseModel]) -> list[str]:
     """The keys of the model that stands at `location`, where pydantic puts list positions and the tags of unions too."""
-    models: list[type[BaseModel]] = [Study]
+    models: list[type[BaseModel]] = [root]
     for part in location:
         fields = [model.model_fields[part] for model in models if part in model.model_fields]
         if fields:

@@ -20,6 +20,7 @@ from pydantic import Field
 
 from slca_core.config import REPOSITORY, Frozen
 from slca_core.fingerprint import code_digest, digest, file_digest
+from slca_core.lease import hold
 
 RECORD = "record.json"
 LOCK = REPOSITORY / "requirements" / "cpu.txt"
@@ -40,9 +41,16 @@ class Step(Frozen):
         values = {"step": self.step, "config": self.config, "inputs": self.inputs}
         return digest({**values, "code": code_digest(*self.code), "lock": file_digest(LOCK)})
 
+    def code_digests(self) -> dict[str, str]:
+        """A digest for each module, to say later which one changed."""
+        return {module: code_digest(module) for module in self.code}
+
 
 class Record(Frozen):
-    """A finished step: where it lies, the digest of what it made, and facts for those who come after."""
+    """A finished step: where it lies, the digest of what it made, and facts for those who come after.
+
+    `code` and `lock` are digests of what ran, so that a later plan can say why it would run again.
+    """
 
     step: str
     name: str
@@ -56,13 +64,16 @@ class Record(Frozen):
     versions: dict[str, str]
     commit: str
     argv: tuple[str, ...]
+    code: dict[str, str] = Field(default_factory=dict)
+    lock: str = ""
 
 
 class Store:
-    """The artifacts below one root."""
+    """The artifacts below one root; `on_wait` hears, once, that another run is making the step this one wants."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, on_wait: Callable[[str], None] = lambda _: None) -> None:
         self.root = root
+        self.on_wait = on_wait
 
     def folder(self, step: Step) -> Path:
         """Where the step lies or would lie; equal identities share one folder, under the name that came first."""
@@ -75,12 +86,25 @@ class Store:
             return None
         return Record.model_validate(json.loads(path.read_text()) | {"folder": path.parent})
 
+    def records(self, kind: str) -> list[Record]:
+        """All finished steps of one kind, in the order of their names."""
+        paths = sorted((self.root / "artifacts" / kind).glob(f"*/{RECORD}"))
+        return [Record.model_validate(json.loads(path.read_text()) | {"folder": path.parent}) for path in paths]
+
     def run(self, step: Step, work: Callable[[Path], tuple[str, dict[str, Any]]]) -> Record:
-        """The step's record; made by `work(folder)` -> (output digest, facts) if there is none yet."""
+        """The step's record; made by `work(folder)` -> (output digest, facts) if there is none yet.
+
+        Only one run makes a step at a time, on whatever host: the others wait and then find its record.
+        """
         if found := self.find(step):
             return found
         folder = self.folder(step)
         folder.mkdir(parents=True, exist_ok=True)
+        with hold(folder, self.on_wait):
+            # Whoever held it before may have finished the step.
+            return self.find(step) or self._make(step, folder, work)
+
+    def _make(self, step: Step, folder: Path, work: Callable[[Path], tuple[str, dict[str, Any]]]) -> Record:
         earlier, versions, commit = _seconds_so_far(folder), _versions(), _commit()
         started = time.monotonic()
         try:
@@ -101,6 +125,8 @@ class Store:
             versions=versions,
             commit=commit,
             argv=tuple(sys.argv),
+            code=step.code_digests(),
+            lock=file_digest(LOCK),
         )
         write_atomically(folder / RECORD, record.model_dump_json(indent=2))
         return record

@@ -28,9 +28,8 @@ def split_path(data: Record, split: str) -> Path:
     return data.folder / f"{split}.parquet"
 
 
-@task(name="curate", cache_policy=NO_CACHE)
-def curate_data(study: Study) -> Record:
-    """Parse, filter, hold out the test set, decompose, split; the record's facts are the manifest."""
+def curation_step(study: Study) -> Step:
+    """DataError if a source is not there."""
     data = study.data
     config: dict[str, Any] = data.model_dump(mode="json", exclude={"source", "generated", "quarantine_limit"})
     if data.source == "generated":
@@ -38,8 +37,13 @@ def curate_data(study: Study) -> Record:
         inputs = {}
     else:
         inputs = {"source": _source_digest(data.source)}
-    step = Step(step="curate", name=study.name, config=config, inputs=inputs, code=CODE)
-    record = Workspace(study).store.run(step, lambda folder: _curate(study, folder))
+    return Step(step="curate", name=study.name, config=config, inputs=inputs, code=CODE)
+
+
+@task(name="curate", cache_policy=NO_CACHE)
+def curate_data(study: Study) -> Record:
+    """Parse, filter, hold out the test set, decompose, split; the record's facts are the manifest."""
+    record = Workspace(study).store.run(curation_step(study), lambda folder: _curate(study, folder))
     counts = ", ".join(f"{split} {sum(record.facts['splits'][split].values()):,}" for split in SPLITS)
     say(f"[bold]curate[/]    {counts}  ({record.folder})")
     return record

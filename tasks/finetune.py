@@ -40,16 +40,32 @@ def model_path(record: Record) -> Path:
     return record.folder / "model"
 
 
-@task(name="prepare-policy", cache_policy=NO_CACHE)
-def prepare_policy(study: Study, data: Record) -> Record:
-    """The policy before SFT: made from scratch on the SFT split, or the study's checkpoint with this project's chat format."""
+def policy_step(study: Study, data: Record) -> Step:
+    """ConfigError if the study names a checkpoint that is none."""
     policy = study.policy
     if policy.scratch:
         config: dict[str, Any] = {"scratch": policy.scratch.model_dump(), "seed": study.seeds[0], "max_length": study.rl.max_length}
         inputs = {"data": data.output_digest}
     else:
         config, inputs = {}, {"checkpoint": checkpoint_digest(require_checkpoint(policy.checkpoint))}
-    step = Step(step="policy", name=study.name, config=config, inputs=inputs, code=POLICY_CODE)
+    return Step(step="policy", name=study.name, config=config, inputs=inputs, code=POLICY_CODE)
+
+
+def finetune_step(study: Study, data: Record, policy: Record, name: str, splits: Splits, epochs: int) -> Step:
+    settings = study.sft.model_dump(exclude={"epochs", "full_epochs"})
+    return Step(
+        step="finetune",
+        name=name,
+        config={"sft": settings, "epochs": epochs, "splits": list(splits), "seed": study.seeds[0]},
+        inputs={"data": data.output_digest, "policy": policy.output_digest},
+        code=CODE,
+    )
+
+
+@task(name="prepare-policy", cache_policy=NO_CACHE)
+def prepare_policy(study: Study, data: Record) -> Record:
+    """The policy before SFT: made from scratch on the SFT split, or the study's checkpoint with this project's chat format."""
+    policy = study.policy
 
     def work(folder: Path) -> tuple[str, dict[str, Any]]:
         out = folder / "model"
@@ -60,21 +76,14 @@ def prepare_policy(study: Study, data: Record) -> Record:
             adopt_chat_format(policy.checkpoint, out)
         return checkpoint_digest(out), {"made": "from scratch" if policy.scratch else "from a checkpoint"}
 
-    return Workspace(study).store.run(step, work)
+    return Workspace(study).store.run(policy_step(study, data), work)
 
 
 @task(name="finetune", cache_policy=NO_CACHE)
 def finetune(study: Study, data: Record, policy: Record, name: str, splits: Splits, epochs: int) -> Record:
     """SFT of `policy` on the demonstrations of `splits`; `sft_full` trains on both, the data-equivalent of SFT followed by RL."""
     workspace = Workspace(study)
-    settings = study.sft.model_dump(exclude={"epochs", "full_epochs"})
-    step = Step(
-        step="finetune",
-        name=name,
-        config={"sft": settings, "epochs": epochs, "splits": list(splits), "seed": study.seeds[0]},
-        inputs={"data": data.output_digest, "policy": policy.output_digest},
-        code=CODE,
-    )
+    step = finetune_step(study, data, policy, name, splits, epochs)
     tracking = Tracking(study)
     with tracking.child(step, condition=name, seed=study.seeds[0]) as run:
         record = workspace.store.run(step, lambda folder: _finetune(study, data, policy, name, splits, epochs, folder))

@@ -11,7 +11,8 @@ from prefect.cache_policies import NO_CACHE
 from pydantic import ConfigDict
 
 from slca_core.config import Frozen, Study
-from slca_core.records import Record
+from slca_core.matching import Certificate
+from slca_core.records import Record, write_atomically
 from slca_core.reporting.comparison import paired_difference
 from slca_core.reporting.figures import Curve
 from slca_core.reporting.report import ReportPaths, write_report
@@ -19,12 +20,14 @@ from slca_core.reporting.tables import Condition, main_table
 from slca_core.results import read_results
 from slca_core.trainer.ledger import read_lines
 from tasks.evaluate import ITEMS
+from tasks.matching import recorded
 from tasks.progress import say
 from tasks.services import service_labels
 from tasks.tracking import Tracking, flatten
 from tasks.workspace import Workspace
 
 SFT, SFT_FULL = "sft", "sft_full"
+CERTIFICATE = "certificate.json"
 TITLES = {SFT: "SFT", SFT_FULL: "SFT on both splits"}
 
 
@@ -49,6 +52,7 @@ def make_report(study: Study, data: Record, preparation: Sequence[Record], evalu
     temperature = study.evaluation.toucan_test.temperature
     table = main_table(items, conditions, backbone=study.paper_backbone, temperature=temperature)
     out = Workspace(study).reports
+    certificate = _certificate(study, data, preparation, evaluated)
     paths = write_report(
         out,
         study_name=study.name,
@@ -59,12 +63,34 @@ def make_report(study: Study, data: Record, preparation: Sequence[Record], evalu
         stages=_stages(data, preparation, evaluated),
         labels=labels,
         manifest=data.facts,
-        notes=_notes(study),
+        notes=[_matched(certificate), *_notes(study)] if certificate.matched else _notes(study),
+        warnings=[_unmatched(certificate)] if certificate.mismatches else [],
         mlflow_hint=f"make ui STUDY=configs/studies/{study.name}.yaml opens MLflow on these runs (experiment {study.name}).",
     )
-    tracking.finish_parent(out, _as_frame(table), labels)
+    write_atomically(out / CERTIFICATE, certificate.model_dump_json(indent=2))
+    tags = {"slca.labels": "; ".join(labels) or "none", "slca.matched": str(certificate.matched).lower()}
+    tracking.finish_parent(out, _as_frame(table), tags)
     say(f"[bold]report[/]    {paths.html}")
     return paths
+
+
+def _certificate(study: Study, data: Record, preparation: Sequence[Record], evaluated: Sequence[Evaluated]) -> Certificate:
+    arms = {arm.name for arm in study.arms}
+    sft = next(record for record in preparation if record.step == "finetune" and record.name == SFT)
+    return recorded(study, data, sft, {(one.condition, one.seed): one.checkpoint for one in evaluated if one.condition in arms})
+
+
+def _matched(certificate: Certificate) -> str:
+    spent = {(run.updates, run.rollouts) for run in certificate.spent.values()}
+    budget = " or ".join(f"{updates} updates of {rollouts:,} rollouts in all" for updates, rollouts in sorted(spent))
+    return (
+        f"The arms are matched: same splits, SFT checkpoint, prompt order, seeds, decoding, services and budget ({budget}); "
+        f"{CERTIFICATE} beside this report has every field."
+    )
+
+
+def _unmatched(certificate: Certificate) -> str:
+    return f"The arms are NOT matched ({'; '.join(mismatch.sentence() for mismatch in certificate.mismatches)})."
 
 
 def _items(evaluated: Sequence[Evaluated]) -> pd.DataFrame:

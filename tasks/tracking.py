@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -87,12 +87,13 @@ class Tracking:
         run = self._find({IDENTITY: identity, "slca.condition": condition, "mlflow.parentRunId": self.parent.info.run_id})
         return run.info.run_id if run else None
 
-    def finish_parent(self, report: Path, table: pd.DataFrame, labels: Sequence[str]) -> None:
-        """The report's files and main table on the parent run."""
+    def finish_parent(self, report: Path, table: pd.DataFrame, tags: Mapping[str, str]) -> None:
+        """The report's files and main table on the parent run, and what to find it by."""
         run_id = self.parent.info.run_id
         self.client.log_artifacts(run_id, str(report), "report")
         _log_table_once(self.client, run_id, table, "main_table.json")
-        self.client.set_tag(run_id, "slca.labels", "; ".join(labels) or "none")
+        for key, value in tags.items():
+            self.client.set_tag(run_id, key, value)
         self.client.set_terminated(run_id, "FINISHED")
 
 
@@ -163,10 +164,12 @@ def _dataset(context: str, path: Path):
 
     frame = pd.read_parquet(path)
     with warnings.catch_warnings():
-        # MLflow knows its source of local files twice, and warns that a path may be either.
+        # MLflow knows its source of local files twice, and warns that a path may be either; and of integer columns, which lack
+        # nothing here.
         warnings.simplefilter("ignore", UserWarning)
         dataset = mlflow.data.from_pandas(frame, source=str(path), name=path.stem, digest=file_digest(path)[:32])
-    return DatasetInput(dataset._to_mlflow_entity(), [InputTag("mlflow.data.context", context)])
+        entity = dataset._to_mlflow_entity()
+    return DatasetInput(entity, [InputTag("mlflow.data.context", context)])
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -56,7 +56,7 @@ def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) 
         config={
             "condition": arm.condition(),
             "seed": seed,
-            "rl": study.rl.model_dump(exclude={"checkpoint_every"}),
+            "rl": study.rl_of(arm).model_dump(exclude={"checkpoint_every"}),
             "services": services_identity(study.services),
         },
         inputs={"rl_split": data.facts["files"]["rl.parquet"], "sft": sft.output_digest},
@@ -97,7 +97,7 @@ def _train(
     spec = TrainSpec(
         arm=arm,
         seed=seed,
-        rl=study.rl,
+        rl=study.rl_of(arm),
         services=study.services,
         mocker_url=services.mocker_url,
         judge_url=services.judge_url,
@@ -107,7 +107,7 @@ def _train(
     )
     spec_path = spec.write()
     facts = write_prompts(spec, split_path(data, "rl"))
-    updates = study.rl.updates
+    updates = spec.rl.updates
     with bar(f"train {arm.name} seed {seed}", total=updates, done=len(read_lines(spec.metrics))) as update:
 
         def watch() -> None:

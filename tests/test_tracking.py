@@ -203,7 +203,7 @@ def test_the_report_and_its_table_finish_the_study_and_are_there_once(study, tra
     report.mkdir()
     (report / "report.md").write_text("# Report")
     for _ in range(2):
-        Tracking(study).finish_parent(report, pd.DataFrame({"condition": ["SFT"]}), ["judge: stand-in"])
+        Tracking(study).finish_parent(report, pd.DataFrame({"condition": ["SFT"]}), {"slca.labels": "judge: stand-in"})
     run_id = tracking.parent.info.run_id
     found = tracking.client.get_run(run_id)
     assert (found.info.status, found.data.tags["slca.labels"]) == ("FINISHED", "judge: stand-in")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pandas as pd
@@ -20,6 +21,7 @@ from slca_core.services.client import ChatClient
 
 NAME = "toucan_test"
 SUCCESS_AT = 0.9
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,7 @@ async def _complete(
         "skip_special_tokens": False,
         "return_token_ids": True,
     }
-    try:
-        response = await http.post("/v1/completions", json=body)
-    except httpx.HTTPError as error:
-        raise ServiceError(
-            f"The policy server at {http.base_url} went away during the evaluation: {type(error).__name__} {error}"
-        ) from None
+    response = await _post(http, body)
     if response.status_code != 200:
         raise ServiceError(f"The policy server at {http.base_url} answered HTTP {response.status_code}: {response.text[:300]}")
     try:
@@ -104,6 +101,19 @@ async def _complete(
             f"The policy server at {http.base_url} was expected to answer with token ids (vLLM's return_token_ids), "
             f"found: {response.text[:300]}"
         ) from None
+
+
+async def _post(http: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response:
+    """Tries again where the connection broke: a server may close an idle one just as it is used. Requests are seeded."""
+    for attempt in range(_TRIES):
+        try:
+            return await http.post("/v1/completions", json=body)
+        except httpx.HTTPError as error:
+            problem = f"{type(error).__name__} {error}".strip()
+            if not isinstance(error, (httpx.NetworkError, httpx.RemoteProtocolError)):
+                break
+            await asyncio.sleep(0.2 * attempt)
+    raise ServiceError(f"The policy server at {http.base_url} went away during the evaluation: {problem}")
 
 
 def item_metrics(record: RolloutRecord) -> dict[str, float]:

@@ -80,6 +80,7 @@ def write_report(
     manifest: Mapping[str, Any],
     notes: Sequence[str],
     mlflow_hint: str,
+    warnings: Sequence[str] = (),
 ) -> ReportPaths:
     """Writes report.md, report.html, report.json and figures/*.svg below `out`.
 
@@ -89,13 +90,14 @@ def write_report(
         labels: what stands in for something of the paper's, such as the mocker and the judge.
         manifest: counts of the curation, as `curation.pipeline.Manifest` has them.
         mlflow_hint: how to open the tracked runs.
+        warnings: what makes the comparison less than it seems, such as arms that are not matched; they come first.
     """
     out.mkdir(parents=True, exist_ok=True)
     drawn = list(zip(QUANTITIES, training_curves(curves, out / "figures"), strict=False))
     content = {
         "study_name": study_name,
         "description": description,
-        "caveats": caveats(labels),
+        "caveats": [*warnings, *caveats(labels)],
         "table": table,
         "findings": [finding(difference, table) for difference in differences],
         "funnel": funnel(manifest),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -14,7 +13,9 @@ from pathlib import Path
 
 import httpx
 
+from slca_core.config import REPOSITORY
 from slca_core.errors import ServiceError
+from slca_core.services.tether import tethered
 
 LOOPBACK = "127.0.0.1"
 
@@ -59,9 +60,8 @@ def serve(
     Raises:
         ServiceError: with the end of its log, if the server cannot start, ends, or does not answer within `timeout_s`.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
     url = f"http://{LOOPBACK}:{port}"
-    process = _start(name, argv, log, env or {})
+    process = start(argv, log, env or {})
     try:
         _wait_until_healthy(name, process, url + health, log, timeout_s)
         yield url
@@ -69,19 +69,20 @@ def serve(
         stop(process)
 
 
-def _start(name: str, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start(argv: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Starts `argv` in a process group of its own, tethered to this process, its output in `log`."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, **env}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (environment.get("PYTHONPATH"), str(REPOSITORY))))
     with log.open("w") as sink:
-        try:
-            return subprocess.Popen(
-                argv,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                env={**os.environ, **env},
-            )
-        except OSError as error:
-            raise ServiceError(f"The {name} could not be started as `{shlex.join(argv)}`: {error}.") from None
+        return subprocess.Popen(
+            tethered(argv),
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment,
+        )
 
 
 def _wait_until_healthy(name: str, process: subprocess.Popen[bytes], url: str, log: Path, timeout_s: float) -> None:

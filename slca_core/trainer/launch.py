@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from slca_core import errors
-from slca_core.services.process import stop, tail
+from slca_core.services.process import start, stop, tail
 
 _OUR_ERROR = re.compile(r"slca_core\.errors\.(\w+): (.*)")
 MAX_RAY_PATH = 36  # Ray's sockets lie some 70 characters below its folder, and a Unix socket's path ends at 107.
@@ -59,16 +57,7 @@ def run_module(
     Raises:
         SlcaError: the module failed; its own sentence if it left one, else the end of its log.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w") as sink:
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, *argv],
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            env={**os.environ, **env},
-        )
+    process = start([sys.executable, "-m", module, *argv], log, env)
     try:
         while process.poll() is None:
             on_poll()

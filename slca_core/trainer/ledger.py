@@ -86,6 +86,7 @@ def summarise(update: int, records: Sequence[dict[str, Any]], routed: Advantages
         "omission_rate": float(frame["omitted"].mean()),
         "unmatched_tags": float(unmatched.mean()),
         "refused_calls": float(frame["refused_calls"].mean()),
+        "mocker_calls": float((frame["observations"].map(len) - frame["refused_calls"]).mean()),
         "judge_parse_failures": float((frame["rating"].isna() & frame["error"].isna()).mean()),
         "error_rate": float(frame["error"].notna().mean()),
         "prompt_tokens": float(frame["prompt_tokens"].mean()),

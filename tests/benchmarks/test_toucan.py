@@ -48,9 +48,9 @@ def tokenizer():
 
 
 class Servers:
-    """Policy, mocker and judge. `write` makes the policy's turn from the text so far; `policy` may answer in its place."""
+    """Policy, mocker and judge. `write` makes the policy's turn from the text so far; `policy` may answer in its place, or None."""
 
-    def __init__(self, tokenizer, write: Callable[[str], str], policy: Callable[[], httpx.Response] | None = None) -> None:
+    def __init__(self, tokenizer, write: Callable[[str], str], policy: Callable[[], httpx.Response | None] | None = None) -> None:
         self.tokenizer, self.write, self.policy = tokenizer, write, policy
         self.requests: list[dict] = []
 
@@ -58,7 +58,7 @@ class Servers:
         body = json.loads(request.content)
         if request.url.host == "policy.test":
             self.requests.append(body)
-            return self.policy() if self.policy else self._complete(body)
+            return (self.policy and self.policy()) or self._complete(body)
         answer = {"mocker.test": answer_as_mocker, "judge.test": answer_as_judge}[request.url.host]
         content = answer(body["messages"][0]["content"])
         return httpx.Response(200, json={"choices": [{"message": {"content": content}}]})
@@ -136,6 +136,16 @@ def test_a_policy_server_that_fails_is_an_error_of_the_item_not_a_wrong_answer(t
         assert record.error.startswith("policy: ")
         assert said in record.error
         assert toucan.item_metrics(record) == {"error": 1.0}
+
+
+def test_a_connection_that_breaks_once_costs_nothing(tokenizer):
+    broken = iter([httpx.ReadError(""), httpx.RemoteProtocolError("server disconnected")])
+
+    def policy() -> httpx.Response | None:
+        if error := next(broken, None):
+            raise error
+
+    assert all(record.error is None for _, record in evaluate(Servers(tokenizer, solve, policy=policy)))
 
 
 def test_a_policy_server_that_went_away_is_an_error_of_the_item(tokenizer):

@@ -33,7 +33,7 @@ def record(index: int, **changes) -> dict:
         "outcome": 0.0,
         "omitted": r_sum < 0,
         **dict.fromkeys(("fmt", "name", "key", "val", "par", "process", "exact"), 0.5),
-        **{"n_open": 2, "n_close": 1, "tool_turns": len(ranges) - 1, "refused_calls": 0, "truncated": False},
+        **{"n_open": 2, "n_close": 1, "tool_turns": len(ranges) - 1, "refused_calls": 0, "observations": [], "truncated": False},
         **{"rating": "good", "error": None, "prompt_tokens": 2, "token_ids": token_ids, "action_ranges": ranges},
     }
     return values | changes

@@ -1,0 +1,104 @@
+"""`slca plan`: what a study would run and why, as a table, a picture and commands; `slca status`: where it stands."""
+
+from __future__ import annotations
+
+import time
+
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from slca_core.config import Study
+from slca_core.reporting.dag import Node, draw_dag
+from slca_core.reporting.report import duration
+from tasks.commands import commands
+from tasks.matching import planned as planned_certificate
+from tasks.plan import Plan, PlannedStep, explain, make_plan
+from tasks.status import progress
+from tasks.workspace import Workspace
+
+WATCH_S = 2.0
+_COLOURS = {"done": "green", "shared": "dim", "running": "cyan", "stopped": "magenta", "waiting": "yellow"}
+
+console = Console()
+
+
+def show(study: Study, *, step: str | None, with_commands: bool) -> None:
+    """Prints the plan, or one step's identity; ConfigError if the arms are not matched."""
+    plan = make_plan(study)
+    if step:
+        for key, value in explain(plan, step).items():
+            console.print(f"{key} = {value}", highlight=False, markup=False, soft_wrap=True)
+        return
+    console.print(_table(plan))
+    console.print(_total(plan), highlight=False)
+    certificate = planned_certificate(study)
+    if certificate.matched:
+        console.print(f"arms     matched: they differ in what they declare only, {len(certificate.same)} settings are alike")
+    for mismatch in certificate.mismatches:
+        console.print(f"[red]arms     not matched[/]  {mismatch.sentence()}", highlight=False)
+    picture = draw_dag([_node(one) for one in plan.steps], Workspace(study).reports / "plan.svg")
+    console.print(f"picture  {picture}", highlight=False, soft_wrap=True)
+    if with_commands:
+        for title, lines in commands(study):
+            console.print(f"\n[bold]# {title}[/]")
+            console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+
+
+def _table(plan: Plan) -> Table:
+    table = Table("step", "", "why", "time", "rollouts", box=box.SIMPLE_HEAD)
+    table.columns[3].justify = table.columns[4].justify = "right"
+    colours = {"cached": "green", "shared": "dim", "to run": "yellow"}
+    for one in plan.steps:
+        rollouts = f"{one.rollouts:,}" if one.rollouts else ""
+        table.add_row(one.name, f"[{colours[one.state]}]{one.state}[/]", one.reason, _time(one), rollouts)
+    return table
+
+
+def _time(one: PlannedStep) -> str:
+    if one.state != "to run":
+        return ""
+    return "?" if one.seconds is None else duration(one.seconds)
+
+
+def _total(plan: Plan) -> str:
+    steps = plan.to_run
+    if not steps:
+        return "total    nothing to run"
+    rollouts = sum(one.rollouts for one in steps)
+    seconds = plan.seconds
+    time = "time unknown: no step of some kind was run here yet" if seconds is None else f"about {duration(seconds)}"
+    gpu_hours = f", {seconds * plan.gpus / 3600:,.0f} GPU-hours" if seconds is not None and plan.gpus else ""
+    return f"total    {len(steps)} steps to run, {time}{gpu_hours}; {rollouts:,} rollouts, each judged once"
+
+
+def _node(one: PlannedStep) -> Node:
+    note = one.reason if one.state == "shared" else _time(one)
+    return Node(one.name, one.after, one.state, note)
+
+
+def show_status(study: Study, *, watch: bool) -> None:
+    """Prints where the study stands; with `watch`, again and again until nothing is left to run."""
+    if not watch:
+        console.print(_status_table(make_plan(study)))
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            plan = make_plan(study)
+            live.update(_status_table(plan), refresh=True)
+            if not plan.to_run:
+                return
+            time.sleep(WATCH_S)
+
+
+def _status_table(plan: Plan) -> Table:
+    table = Table("step", "", "progress", "time", box=box.SIMPLE_HEAD)
+    table.columns[3].justify = "right"
+    for one in plan.steps:
+        found = progress(plan.study, one)
+        table.add_row(one.name, f"[{_COLOURS[found.state]}]{found.state}[/]", found.note, found.time)
+    done = sum(one.state != "to run" for one in plan.steps)
+    left = "" if plan.seconds is None else f", about {duration(plan.seconds)} if nothing had begun"
+    table.caption = f"{done} of {len(plan.steps)} steps done" + (left if plan.to_run else "")
+    return table

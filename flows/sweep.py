@@ -1,0 +1,21 @@
+"""The reproduction over several seeds: mean and spread in every table."""
+
+from prefect import flow
+
+from flows.reproduce import reproduce, reproduce_file
+from slca_core.config import Study
+from slca_core.reporting.report import ReportPaths
+
+
+@flow(name="sweep")
+def sweep(study: Study, seeds: tuple[int, ...] = (1, 2, 3)) -> ReportPaths:
+    """All arms under each seed; seeds that have run before are not run again, so a sweep may grow."""
+    return reproduce(study.model_copy(update={"seeds": seeds}))
+
+
+@flow(name="sweep-file")
+def sweep_file(
+    study_file: str = "configs/studies/smoke.yaml", seeds: tuple[int, ...] = (1, 2, 3), overrides: tuple[str, ...] = ()
+) -> ReportPaths:
+    """The same for a study by file name, as scheduled deployments name it."""
+    return reproduce_file(study_file, (*overrides, f"seeds={list(seeds)}"))

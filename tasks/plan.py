@@ -1,0 +1,204 @@
+"""What a study would run, before it costs anything: each step cached or to run, why, and how long by what was measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from slca_core.config import Arm, CpuProfile, Study
+from slca_core.errors import ConfigError
+from slca_core.fingerprint import file_digest
+from slca_core.records import LOCK, Record, Step, Store
+from slca_core.trainer.ledger import read_lines
+from tasks.curate import curation_step
+from tasks.evaluate import evaluation_step
+from tasks.finetune import finetune_step, policy_step
+from tasks.report import SFT, SFT_FULL
+from tasks.tracking import flatten
+from tasks.train import training_step
+from tasks.workspace import Workspace
+
+State = Literal["cached", "to run", "shared"]
+NOT_MADE = "(not made yet)"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One step of the study.
+
+    Attributes:
+        after: names of the steps it needs.
+        reason: why it runs, or whose run it is.
+        seconds: estimated from records of this machine; None where there are none. 0 if nothing is to be done.
+        rollouts: that it would make, each judged once.
+    """
+
+    name: str
+    step: Step
+    after: tuple[str, ...]
+    state: State
+    reason: str
+    seconds: float | None
+    rollouts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps in the order in which they would run."""
+
+    study: Study
+    steps: tuple[PlannedStep, ...]
+
+    @property
+    def to_run(self) -> tuple[PlannedStep, ...]:
+        return tuple(step for step in self.steps if step.state == "to run")
+
+    @property
+    def seconds(self) -> float | None:
+        """None if a step has no estimate."""
+        estimates = [step.seconds for step in self.to_run]
+        return None if None in estimates else sum(estimates)
+
+    @property
+    def gpus(self) -> int:
+        """That one training run holds; 0 on CPUs."""
+        machine = self.study.machine
+        return 0 if isinstance(machine, CpuProfile) else machine.actor_nodes * machine.actor_gpus_per_node
+
+
+def make_plan(study: Study) -> Plan:
+    """Looks every step up; runs nothing and writes nothing."""
+    return Plan(study, tuple(_Planner(study).steps()))
+
+
+class _Planner:
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.store: Store = Workspace(study).store
+        self.seen: dict[str, str] = {}
+
+    def steps(self) -> Iterator[PlannedStep]:
+        study = self.study
+        data_step = curation_step(study)
+        data = self._record(data_step)
+        yield self._planned("curate", data_step, ())
+        policy_made = policy_step(study, data)
+        policy = self._record(policy_made)
+        yield self._planned("policy", policy_made, ("curate",) if study.policy.scratch else ())
+        checkpoints: list[tuple[str, int, Record, str]] = []
+        for name, splits, epochs in ((SFT, ("sft",), study.sft.epochs), (SFT_FULL, ("sft", "rl"), study.sft.full_epochs)):
+            tuned = finetune_step(study, data, policy, name, splits, epochs)
+            yield self._planned(f"finetune {name}", tuned, ("curate", "policy"))
+            checkpoints.append((name, study.seeds[0], self._record(tuned), f"finetune {name}"))
+        sft = checkpoints[0][2]
+        for arm in study.arms:
+            for seed in study.seeds:
+                trained = training_step(study, arm, seed, data, sft)
+                name = f"train {arm.name}, seed {seed}"
+                yield self._planned(name, trained, (f"finetune {SFT}",), arm)
+                checkpoints.append((arm.name, seed, self._record(trained), name))
+        for condition, seed, checkpoint, made_by in checkpoints:
+            evaluated = evaluation_step(study, condition, seed, data, checkpoint)
+            yield self._planned(f"evaluate {condition}, seed {seed}", evaluated, (made_by,))
+
+    def _record(self, step: Step) -> Record:
+        """The step's record, or one that stands for it until it is made."""
+        found = self.store.find(step)
+        if found:
+            return found
+        waiting = f"{NOT_MADE} {step.identity[:12]}"
+        files = {f"{split}.parquet": waiting for split in ("sft", "rl", "test")}
+        return Record(
+            step=step.step,
+            name=step.name,
+            identity=step.identity,
+            output_digest=waiting,
+            folder=Path(),
+            config={},
+            inputs={},
+            facts={"files": files},
+            seconds=0.0,
+            versions={},
+            commit="",
+            argv=(),
+        )
+
+    def _planned(self, name: str, step: Step, after: tuple[str, ...], arm: Arm | None = None) -> PlannedStep:
+        owner = self.seen.setdefault(f"{step.step}/{step.identity}", name)
+        if owner != name:
+            return PlannedStep(name, step, after, "shared", f"is {owner}", 0.0, 0)
+        if self.store.find(step):
+            return PlannedStep(name, step, after, "cached", "", 0.0, 0)
+        rollouts = rollouts_of(self.study, step, arm)
+        return PlannedStep(name, step, after, "to run", self._reason(step), self._estimate(step, rollouts), rollouts)
+
+    def _reason(self, step: Step) -> str:
+        """The fields in which the nearest record differs."""
+        if self.store.folder(step).is_dir():
+            return "begun, goes on where it stopped"
+        if any(value.startswith(NOT_MADE) for value in step.inputs.values()):
+            return "waits for " + ", ".join(sorted(key for key, value in step.inputs.items() if value.startswith(NOT_MADE)))
+        differences = [difference(step, record) for record in self.store.records(step.step)]
+        if not differences:
+            return "never made"
+        return "; ".join(min(differences, key=len))
+
+    def _estimate(self, step: Step, rollouts: int) -> float | None:
+        """From records of the same kind: seconds a rollout where there are rollouts, else seconds."""
+        records = self.store.records(step.step)
+        if rollouts:
+            rates = [record.seconds / made for record in records if (made := _rollouts_made(record))]
+            return median(rates) * rollouts if rates else None
+        return median(record.seconds for record in records) if records else None
+
+
+def rollouts_of(study: Study, step: Step, arm: Arm | None) -> int:
+    """How many rollouts a step makes."""
+    if step.step == "train" and arm:
+        rl = study.rl_of(arm)
+        return rl.updates * rl.prompts_per_update * rl.group_size
+    if step.step == "evaluate":
+        return study.data.test_size * (study.evaluation.toucan_test.samples + 1)
+    return 0
+
+
+def _rollouts_made(record: Record) -> int:
+    if record.step == "train":
+        return int(sum(line["rollouts"] for line in read_lines(record.folder / "metrics.jsonl")))
+    if record.step == "evaluate":
+        return int(record.facts["items"]) * (record.config["toucan_test"]["samples"] + 1)
+    return 0
+
+
+def difference(step: Step, record: Record) -> list[str]:
+    """Each field in which a step differs from a record, with both values; modules whose code changed; the lock."""
+    mine = flatten({"config": step.config, "inputs": step.inputs})
+    theirs = flatten({"config": record.config, "inputs": record.inputs})
+    lines = [
+        f"{key.removeprefix('config.')} {_short(theirs.get(key))} -> {_short(mine.get(key))}"
+        for key in sorted(mine.keys() | theirs.keys())
+        if _short(mine.get(key)) != _short(theirs.get(key))
+    ]
+    changed = [module for module, found in step.code_digests().items() if record.code.get(module) != found]
+    if changed:
+        lines.append(f"code of {', '.join(changed)}")
+    if record.lock != file_digest(LOCK):
+        lines.append("requirements/cpu.txt")
+    return lines
+
+
+def _short(value: Any) -> str:
+    text = str(list(value) if isinstance(value, tuple) else value)
+    return text[:12] if len(text) == 64 else text
+
+
+def explain(plan: Plan, name: str) -> Mapping[str, Any]:
+    """Everything that bears on one step's identity; ConfigError names the steps there are."""
+    for planned in plan.steps:
+        if planned.name == name:
+            values = flatten({"config": planned.step.config, "inputs": planned.step.inputs})
+            return {**values, **{f"code.{module}": found for module, found in planned.step.code_digests().items()}}
+    raise ConfigError(f"No step of {plan.study.name} is called {name!r}; there are: {', '.join(step.name for step in plan.steps)}.")

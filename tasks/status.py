@@ -1,0 +1,54 @@
+"""Where a running or stopped study stands, from its folders alone: leases, metrics and records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from slca_core.config import Study
+from slca_core.lease import holder, is_held
+from slca_core.reporting.report import duration
+from slca_core.trainer.ledger import read_lines
+from tasks.plan import PlannedStep
+from tasks.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One step: its state, what is known of it, and the time it took or still needs."""
+
+    state: Literal["done", "shared", "running", "stopped", "waiting"]
+    note: str = ""
+    time: str = ""
+
+
+def progress(study: Study, planned: PlannedStep) -> Progress:
+    """Reads the step's folder; writes nothing."""
+    store = Workspace(study).store
+    if planned.state == "shared":
+        return Progress("shared", planned.reason)
+    if record := store.find(planned.step):
+        return Progress("done", _rewards(record.folder), duration(record.seconds))
+    folder = store.folder(planned.step)
+    if not folder.is_dir():
+        return Progress("waiting", planned.reason)
+    updates = planned.step.config.get("rl", {}).get("updates") if planned.step.step == "train" else None
+    lines = read_lines(folder / "metrics.jsonl")
+    note, left = "", ""
+    if updates:
+        note = f"update {len(lines)} of {updates}  {_rewards(folder)}".strip()
+        if lines:
+            mean = sum(line.get("seconds_total", 0.0) for line in lines) / len(lines)
+            left = f"{duration(mean * (updates - len(lines)))} left"
+    if is_held(folder):
+        return Progress("running", note or holder(folder), left)
+    return Progress("stopped", note or "goes on at the next run", left)
+
+
+def _rewards(folder: Path) -> str:
+    lines = read_lines(folder / "metrics.jsonl")
+    if not lines:
+        return ""
+    last = lines[-1]
+    return f"R_tool {last['r_tool']:.2f}  R_sum {last['r_sum']:.2f}"

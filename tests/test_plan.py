@@ -1,0 +1,143 @@
+"""The plan: what is cached, what runs and why, before anything runs. Steps are made here by a stand-in that writes a record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from flows.cli import app
+from slca_core.config import Study, load_study
+from slca_core.errors import ConfigError
+from slca_core.records import Step
+from tasks.plan import Plan, explain, make_plan
+from tasks.workspace import Workspace
+
+SETTINGS = {
+    "name": "tiny",
+    "policy": {"scratch": {}},
+    "data": {"test_size": 10},
+    "rl": {"updates": 2, "prompts_per_update": 4, "minibatch_prompts": 4, "group_size": 2},
+    "evaluation": {"toucan_test": {"samples": 1}},
+}
+
+
+@pytest.fixture
+def study_file(tmp_path) -> Path:
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump({**SETTINGS, "root": str(tmp_path / "state")}))
+    return path
+
+
+def make(study: Study, step: Step) -> None:
+    """A record such as the step would leave; its output follows from its identity."""
+
+    def work(folder: Path) -> tuple[str, dict]:
+        (folder / "metrics.jsonl").write_text(json.dumps({"update": 1, "rollouts": 16, "r_tool": 0.5, "r_sum": 0.25}) + "\n")
+        files = {f"{split}.parquet": f"{step.identity}-{split}" for split in ("sft", "rl", "test")}
+        return f"out-{step.identity}", {"files": files, "items": 10}
+
+    Workspace(study).store.run(step, work)
+
+
+def finish(study: Study) -> None:
+    """Makes every step of the study, in the order the plan allows."""
+    while waiting := make_plan(study).to_run:
+        make(study, waiting[0].step)
+
+
+def states(plan: Plan) -> dict[str, str]:
+    return {one.name: one.state for one in plan.steps}
+
+
+def test_a_fresh_study_runs_everything_but_what_arms_share(study_file):
+    plan = make_plan(load_study(study_file))
+    found = states(plan)
+    assert {name for name, state in found.items() if state == "shared"} == {"train wo_slca, seed 1", "evaluate wo_slca, seed 1"}
+    assert set(found.values()) == {"to run", "shared"}
+    assert plan.steps[0].reason == "never made"
+    assert plan.seconds is None, "nothing was measured here yet"
+    rollouts = {one.name: one.rollouts for one in plan.steps}
+    assert (rollouts["train slca, seed 1"], rollouts["evaluate slca, seed 1"], rollouts["curate"]) == (16, 20, 0)
+
+
+def test_planning_writes_nothing(study_file):
+    study = load_study(study_file)
+    make_plan(study)
+    assert not study.root.exists()
+
+
+def test_a_finished_study_has_nothing_to_run(study_file):
+    study = load_study(study_file)
+    finish(study)
+    plan = make_plan(study)
+    assert set(states(plan).values()) == {"cached", "shared"}
+    assert plan.seconds == 0
+
+
+def test_another_kl_coefficient_reruns_training_and_what_follows_and_says_so(study_file):
+    study = load_study(study_file)
+    finish(study)
+    plan = make_plan(load_study(study_file, ("rl.kl_coef=0.01",)))
+    again = {one.name: one for one in plan.to_run}
+    trained = {f"train {arm}, seed 1" for arm in ("grpo", "slca", "wo_sgls", "wo_hierr")}
+    assert set(again) == trained | {name.replace("train", "evaluate") for name in trained}
+    assert again["train slca, seed 1"].reason == "rl.kl_coef 0.001 -> 0.01"
+    assert again["evaluate slca, seed 1"].reason == "waits for checkpoint"
+    assert plan.seconds is not None, "by the rate of the records"
+
+
+def test_more_seeds_run_only_what_is_new(study_file):
+    finish(load_study(study_file))
+    plan = make_plan(load_study(study_file, ("seeds=[1,2]",)))
+    assert all("seed 2" in one.name for one in plan.to_run)
+    assert len(plan.to_run) == 8
+
+
+def test_changed_code_is_named(study_file, monkeypatch):
+    study = load_study(study_file)
+    finish(study)
+    record = Workspace(study).store.records("curate")[0]
+    values = json.loads((record.folder / "record.json").read_text())
+    values["code"]["slca_core.calls"] = "another"
+    (record.folder / "record.json").write_text(json.dumps(values))
+    record.folder.rename(record.folder.with_name("tiny-000000000000"))
+    assert make_plan(study).steps[0].reason == "code of slca_core.calls"
+
+
+def test_an_unfinished_attempt_is_gone_on_from(study_file):
+    study = load_study(study_file)
+    Workspace(study).store.folder(make_plan(study).steps[0].step).mkdir(parents=True)
+    assert make_plan(study).steps[0].reason == "begun, goes on where it stopped"
+
+
+def test_a_step_is_explained_by_all_that_bears_on_it(study_file):
+    plan = make_plan(load_study(study_file))
+    found = explain(plan, "train slca, seed 1")
+    assert found["config.rl.kl_coef"] == 0.001
+    assert "code.slca_core.advantages" in found
+    with pytest.raises(ConfigError, match="train slca, seed 1"):
+        explain(plan, "train slka")
+
+
+def test_the_command_shows_table_picture_and_commands(study_file):
+    result = CliRunner().invoke(app, ["plan", str(study_file), "--commands"], env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output
+    assert "train wo_hierr, seed 1" in result.output
+    assert "14 steps to run, time unknown" in result.output
+    assert "--actor.adam.lr 1e-06" in result.output
+    assert "# Table 6, RL learning rate" in result.output
+    picture = load_study(study_file).root / "reports" / "tiny" / "plan.svg"
+    assert "evaluate sft_full, seed 1" in "".join(ElementTree.parse(picture).getroot().itertext())
+
+
+def test_an_unmatched_study_is_refused_by_the_command(study_file):
+    fast = {"name": "fast", "title": "Fast", "estimator": "slca", "rl": {"learning_rate": 1e-3}}
+    study_file.write_text(yaml.safe_dump({**SETTINGS, "arms": ["grpo", fast]}))
+    result = CliRunner().invoke(app, ["plan", str(study_file)])
+    assert isinstance(result.exception, ConfigError)
+    assert "rl.learning_rate" in str(result.exception)
