@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from flows.cli import app
-from slca_core.config import Study, load_study
+from slca_core.config import ARMS, Study, load_study
 from slca_core.errors import ConfigError
 from slca_core.records import Step
 from tasks.plan import Plan, explain, make_plan
@@ -63,6 +63,13 @@ def test_a_fresh_study_runs_everything_but_what_arms_share(study_file):
     assert plan.seconds is None, "nothing was measured here yet"
     rollouts = {one.name: one.rollouts for one in plan.steps}
     assert (rollouts["train slca, seed 1"], rollouts["evaluate slca, seed 1"], rollouts["curate"]) == (16, 20, 0)
+
+
+def test_every_arm_that_ships_plans(study_file):
+    names = sorted(path.stem for path in ARMS.glob("*.yaml"))
+    plan = make_plan(load_study(study_file, (f"arms={names}",)))
+    assert {one.name for one in plan.steps} >= {f"train {name}, seed 1" for name in names}
+    assert [one.name for one in plan.steps if one.state == "shared"] == ["train wo_slca, seed 1", "evaluate wo_slca, seed 1"]
 
 
 def test_planning_writes_nothing(study_file):
