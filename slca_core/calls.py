@@ -10,9 +10,8 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from slca_core.dialogue import ToolCall
 from slca_core.errors import DataError
@@ -50,8 +49,7 @@ class RefusedJson(ValueError):
         self.refusal = refusal
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """One block: its text between the tags, and either its calls or why it has none."""
 
     raw: str
@@ -59,8 +57,7 @@ class Block:
     refusal: Refusal | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedTurn:
+class ParsedTurn(NamedTuple):
     """One assistant turn.
 
     Attributes:
@@ -95,6 +92,8 @@ def parse_turn(text: str) -> ParsedTurn:
 
 def strip_thinking(text: str) -> str:
     """The text without `<think>...</think>` and `<thinking>...</thinking>`; an unclosed one stays."""
+    if "<think" not in text:
+        return text
     kept, position, unclosed = [], 0, set[str]()
     while opening := _THINKING_OPENS.search(text, position):
         tag = opening.group(1)

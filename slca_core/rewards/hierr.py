@@ -7,7 +7,6 @@ follows the authors' published code instead.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from types import MappingProxyType
@@ -121,8 +120,12 @@ def _name_score(predicted: Sequence[ToolCall], gold: Sequence[ToolCall]) -> floa
     """F1 over the multisets of names."""
     if not predicted and not gold:
         return 1.0
-    shared = Counter(call.name for call in predicted) & Counter(call.name for call in gold)
-    return 2 * shared.total() / (len(predicted) + len(gold))
+    left, shared = [call.name for call in gold], 0
+    for call in predicted:
+        if call.name in left:
+            left.remove(call.name)
+            shared += 1
+    return 2 * shared / (len(predicted) + len(gold))
 
 
 def _argument_scores(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from slca_core.calls import RefusedJson, load_strict_json
 from slca_core.dialogue import ToolCall
@@ -20,8 +19,7 @@ _RELATIVE_TOLERANCE = 1e-9
 Matching = Literal["greedy", "optimal"]
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """A gold call, the prediction it took (None if none was left), and the parts that pair scores, each in [0, 1]."""
 
     gold: ToolCall
@@ -98,8 +96,10 @@ def loosely_equal(a: Any, b: Any) -> bool:
     None matches only None; booleans, the words true and false, and numbers, also written as strings, match by value; other strings
     after strip and casefold; structures by the same rule inside; a JSON string against a structure after parsing it.
     """
+    if type(a) is type(b) and a == b:
+        return True
     if a is None or b is None:
-        return a is None and b is None
+        return False
     if isinstance(a, (list, dict)) or isinstance(b, (list, dict)):
         return _structures_equal(_parsed_against(a, b), _parsed_against(b, a))
     number_a, number_b = _as_number(a), _as_number(b)
