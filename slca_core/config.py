@@ -340,6 +340,13 @@ class Study(Frozen):
                 raise ValueError(f"arm {arm.name}, rl: {faults}") from None
         return self
 
+    @field_validator("seeds")
+    @classmethod
+    def _seeds_are_distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError("seeds must differ")
+        return seeds
+
     @model_validator(mode="after")
     def _arms_are_distinct(self) -> Study:
         names = [arm.name for arm in self.arms]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -97,7 +98,10 @@ def _check(path: Path, deviations: Callable[[dict[str, Any]], Iterator[Deviation
     largest: dict[str, float] = defaultdict(float)
     differing: list[str] = []
     cases = 0
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    # Not splitlines: it also parts at separators that a JSON string may hold.
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+        if not line.strip():
+            continue
         try:
             case = json.loads(line)
             found = list(deviations(case))
@@ -108,7 +112,7 @@ def _check(path: Path, deviations: Callable[[dict[str, Any]], Iterator[Deviation
             ) from error
         cases += 1
         for field, deviation in found:
-            if not deviation <= largest[field]:
+            if not (math.isnan(largest[field]) or deviation <= largest[field]):
                 largest[field] = deviation
         # Written, as above, so that a NaN counts as different.
         if not all(deviation <= TOLERANCE for _, deviation in found):

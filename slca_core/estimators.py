@@ -53,6 +53,8 @@ class Estimator:
     routing_alone: Row | None = None
 
     def __post_init__(self) -> None:
+        if not self.rewards:
+            raise ValueError(f"estimator '{self.name}': at least one reward was expected, found none.")
         signals = len(self.rewards) if self.signals is None else len(self.signals)
         columns = 1 if self.normaliser in _ONE_COLUMN else signals
         routing = (*self.routing, *([self.routing_alone] if self.routing_alone is not None else []))

@@ -122,7 +122,9 @@ def certify(
             )
         orders[seed] = ", ".join(sorted(set(digests)))
     differing = {mismatch.field for mismatch in found}
-    shared = {f"rl.{field}": value for field, value in study.rl.model_dump(mode="json").items() if f"rl.{field}" not in differing}
+    # Of the first arm, since all arms may have one setting in place of the study's.
+    settings = study.rl_of(study.arms[0]).model_dump(mode="json") if study.arms else {}
+    shared = {f"rl.{field}": value for field, value in settings.items() if f"rl.{field}" not in differing}
     return Certificate(
         study=study.name,
         conditions={arm.name: {"estimator_name": arm.estimator.name, **arm.condition()} for arm in study.arms},

@@ -178,12 +178,16 @@ def _thinning(frame: pd.DataFrame, group_B: Tensor) -> dict[str, float]:
     )
     cell = pd.DataFrame({"group": group, "outcome": outcome}).groupby(["group", "outcome"])["group"].transform("size")
     calls = pd.DataFrame(
-        [(number, turn, text) for number, turns in zip(group, frame["turns"], strict=True) for turn, text in enumerate(turns[:-1])],
-        columns=["group", "turn", "text"],
+        [
+            (number, turn, tuple(ids[spans[turn][0] : spans[turn + 1][0]]))
+            for number, ids, spans in zip(group, frame["token_ids"], frame["action_ranges"], strict=True)
+            for turn in range(len(spans) - 1)
+        ],
+        columns=["group", "turn", "outcome"],
     )
     return {
         "group_size": float(group.groupby(group).transform("size").mean()),
-        "outcomes_per_call": float(calls.groupby(["group", "turn"])["text"].nunique().mean()) if len(calls) else 1.0,
+        "outcomes_per_call": float(calls.groupby(["group", "turn"])["outcome"].nunique().mean()) if len(calls) else 1.0,
         "tool_turns": float(frame["turns"].map(lambda turns: max(len(turns) - 1, 0)).mean()),
         "partitioned": float(cell.mean()),
         "alone": float((cell == 1).mean()),

@@ -111,7 +111,7 @@ class RolloutRecord:
     Attributes:
         rollout_id: the group's identity and the sample's number in it, parted by the last "-".
         refusals: opened blocks that are not valid, by reason (`rewards.prediction.REFUSALS`).
-        cut_calling: a limit ended the rollout in or right after a call, so its last run of tokens is no summary.
+        cut_calling: a limit or a failure ended the rollout in or right after a call, so its last run of tokens is no summary.
     """
 
     rollout_id: str
@@ -285,7 +285,9 @@ async def score(
         except Exception as failure:
             error = f"judge: {type(failure).__name__}: {failure}"
     summary_score = rating_score(rating)
-    executed = execution_reward([not observation.refused for observation in trajectory.observations], parts.n_open)
+    parsed = [parse_turn(turn) for turn in trajectory.turns]
+    attempts = sum(len(turn.calls) + sum(block.refusal is not None for block in turn.blocks) + turn.n_unclosed for turn in parsed)
+    executed = execution_reward(sum(not observation.refused for observation in trajectory.observations), attempts)
     process_rewards = {"hierr": parts.process, "none": 0.0, "reference_outcome": outcome, "execution": executed}
     r_tool = process_rewards[scoring.process_reward]
     r_tool, r_sum = apply_omission(r_tool, summary_score, omitted, scoring.omission_penalty)
@@ -305,10 +307,10 @@ async def score(
         refusals={reason: parts.refusals.get(reason, 0) for reason in REFUSALS},
         rating=rating,
         summary_score=summary_score,
-        tool_turns=sum(parse_turn(turn).n_open > 0 for turn in trajectory.turns),
+        tool_turns=sum(turn.n_open > 0 for turn in parsed),
         refused_calls=sum(observation.refused for observation in trajectory.observations),
         truncated=trajectory.truncated,
-        cut_calling=trajectory.truncated and bool(trajectory.turns) and parse_turn(trajectory.turns[-1]).n_open > 0,
+        cut_calling=(trajectory.truncated or trajectory.error is not None) and bool(parsed) and parsed[-1].n_open > 0,
         error=error,
         question=sample.question,
         turns=trajectory.turns,

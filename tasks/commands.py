@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from slca_core.config import CpuProfile, Study
+from slca_core.config import CpuProfile, RlConfig, SftConfig, Study
 from slca_core.trainer.arguments import rl_arguments, sft_arguments
 from slca_core.trainer.spec import TrainSpec
 from tasks.report import SFT, SFT_FULL
@@ -35,7 +35,7 @@ SOURCES = {
     "algo.kl.estimator": "Table 6, k3",
     "algo.kl.init_coef": "Table 6, KL coefficient",
     "ckpt.save_steps": "Table 6, save every",
-    "ds.zero_stage": "Table 6, ZeRO-2",
+    "ds.zero_stage": "Table 6 for SFT; the paper's RL ran on FSDP",
     "actor.num_nodes": "study machine",
     "actor.num_gpus_per_node": "study machine",
     "vllm.num_engines": "study machine",
@@ -58,7 +58,10 @@ def commands(study: Study) -> Iterator[tuple[str, list[str]]]:
             seed=study.seeds[0],
             cpu=isinstance(study.machine, CpuProfile),
         )
-        yield f"finetune {name}", as_shell("openrlhf.cli.train_sft", argv)
+        rows, out = folder / "messages.jsonl", folder / "model"
+        paper = {"model": start, "dataset": rows, "out": out, "epochs": epochs, "seed": study.seeds[0], "cpu": False}
+        published = sft_arguments(SftConfig(), **paper)
+        yield f"finetune {name}", as_shell("openrlhf.cli.train_sft", argv, published)
     for arm in study.arms:
         for seed in study.seeds:
             spec = TrainSpec(
@@ -73,18 +76,40 @@ def commands(study: Study) -> Iterator[tuple[str, list[str]]]:
                 folder=artifacts / "train" / f"{arm.name}-seed{seed}",
             )
             title = f"train {arm.name}, seed {seed}: what python -m slca_core.trainer.run_rl {spec.folder}/spec.json runs"
-            yield title, as_shell("openrlhf.cli.train_ppo_ray", rl_arguments(spec))
+            yield (
+                title,
+                as_shell(
+                    "openrlhf.cli.train_ppo_ray", rl_arguments(spec), rl_arguments(spec.model_copy(update={"rl": RlConfig()}))
+                ),
+            )
 
 
-def as_shell(module: str, argv: Sequence[str]) -> list[str]:
-    """A bash array of the arguments, a comment to each whose source is known, and the call."""
+def as_shell(module: str, argv: Sequence[str], published: Sequence[str]) -> list[str]:
+    """A bash array of the arguments, a comment to each whose source is known, and the call.
+
+    Args:
+        published: the arguments under the paper's values; where ours differ, the source is the study.
+    """
+    paper = _options(published)
+    shown = [(shlex.join(option), _source(option, option in paper)) for option in _options(argv)]
+    width = max(len(text) for text, source in shown if source)
+    lines = [f"  {text:<{width}}  # {source}" if source else f"  {text}" for text, source in shown]
+    return ["args=(", *lines, ")", f'python -m {module} "${{args[@]}}"']
+
+
+def _options(argv: Sequence[str]) -> list[list[str]]:
+    """An option with its values each."""
     options: list[list[str]] = []
     for word in argv:
         if word.startswith("--"):
             options.append([word])
         else:
             options[-1].append(word)
-    shown = [(shlex.join(option), SOURCES.get(option[0].removeprefix("--"), "")) for option in options]
-    width = max(len(text) for text, source in shown if source)
-    lines = [f"  {text:<{width}}  # {source}" if source else f"  {text}" for text, source in shown]
-    return ["args=(", *lines, ")", f'python -m {module} "${{args[@]}}"']
+    return options
+
+
+def _source(option: list[str], as_published: bool) -> str:
+    source = SOURCES.get(option[0].removeprefix("--"), "")
+    if not source.startswith(("Table", "App.")) or as_published:
+        return source
+    return f"the study's own; {source.partition(',')[0]} has another value"

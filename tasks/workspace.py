@@ -6,13 +6,14 @@ from pathlib import Path
 
 from slca_core.config import Study
 from slca_core.records import Store
+from tasks.progress import say
 
 
 class Workspace:
     def __init__(self, study: Study) -> None:
         self.study = study
         self.root: Path = study.root.resolve()
-        self.store = Store(self.root)
+        self.store = Store(self.root, on_wait=say)
 
     @property
     def logs(self) -> Path:

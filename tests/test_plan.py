@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -138,6 +139,7 @@ def test_the_command_shows_table_picture_and_commands(study_file):
     assert "14 steps to run, time unknown" in result.output
     assert "--actor.adam.lr 1e-06" in result.output
     assert "# Table 6, RL learning rate" in result.output
+    assert re.search(r"--rollout.n_samples_per_prompt 2 +# the study's own; Table 6 has another value", result.output)
     picture = load_study(study_file).root / "reports" / "tiny" / "plan.svg"
     assert "evaluate sft_full, seed 1" in "".join(ElementTree.parse(picture).getroot().itertext())
 

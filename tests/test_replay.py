@@ -20,7 +20,7 @@ def rollout(number: int, r_tool: float, r_sum: float, call: str, update: int = 1
         "rollout_id": f"{update:05d}-0000-{number:03d}",
         "update": update,
         **{"r_tool": r_tool, "r_sum": r_sum, "outcome": float(r_tool > 0.7), "action": r_tool},
-        **{"action_ranges": [[2, 4], [5, 8]], "token_ids": list(range(8)), "error": None},
+        **{"action_ranges": [[2, 4], [5, 8]], "token_ids": [ord(call[-1:] or "-")] * 8, "error": None},
         **{"turns": [call, "a summary"], "observations": [f"answer to {call}"]},
     } | changes
 

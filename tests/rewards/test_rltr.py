@@ -50,8 +50,8 @@ def test_a_vote_off_the_scale_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("answered", "n_open", "share"),
-    [([], 0, 0.0), ([True, True], 2, 1.0), ([True, False], 2, 0.5), ([True], 2, 0.5), ([True, True], 1, 1.0)],
+    ("answered", "attempts", "share"),
+    [(0, 0, 0.0), (2, 2, 1.0), (1, 2, 0.5), (0, 3, 0.0)],
 )
-def test_the_execution_reward_is_the_share_of_calls_that_ran(answered, n_open, share):
-    assert execution_reward(answered, n_open) == share
+def test_the_execution_reward_is_the_share_of_calls_that_ran(answered, attempts, share):
+    assert execution_reward(answered, attempts) == share
