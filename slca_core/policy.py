@@ -39,7 +39,9 @@ def frequent_phrases(toolsets: Iterable[Sequence[dict[str, Any]]], *, share: flo
         functions = [tool.get("function", tool) for tool in tools]
         counts.update({json.dumps(function.get("description") or "", ensure_ascii=False)[1:-1] for function in functions})
         counts.update({json.dumps(function.get("parameters") or {}, ensure_ascii=False) for function in functions})
-    return [text for text, count in counts.most_common(most) if count >= share * records and len(text) > 8]
+    # Ties in alphabetical order: `most_common` would leave them in that of sets, which differs from process to process.
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most]
+    return [text for text, count in ranked if count >= share * records and len(text) > 8]
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int, phrases: Sequence[str] = ()) -> Any:

@@ -174,3 +174,11 @@ def test_a_tokenizer_without_the_turn_tokens_is_refused(foreign, tmp_path):
     PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="[UNK]").save_pretrained(foreign)
     with pytest.raises(ConfigError, match="Choose a ChatML checkpoint"):
         adopt_chat_format(foreign, tmp_path / "adopted")
+
+
+def test_phrases_as_frequent_as_each_other_come_in_an_order_that_no_process_changes():
+    names = ["gamma", "alpha", "delta", "beta", "epsilon"]
+    toolset = [{"function": {"name": name, "description": f"{name} of the many tools", "parameters": {}}} for name in names]
+    found = frequent_phrases([toolset] * 3)
+    assert found == sorted(found)
+    assert len(found) == len(names)
