@@ -68,9 +68,9 @@ def _total(plan: Plan) -> str:
         return "total    nothing to run"
     rollouts = sum(one.rollouts for one in steps)
     seconds = plan.seconds
-    time = "time unknown: no step of some kind was run here yet" if seconds is None else f"about {duration(seconds)}"
+    takes = "time unknown: no step of some kind was run here yet" if seconds is None else f"about {duration(seconds)}"
     gpu_hours = f", {seconds * plan.gpus / 3600:,.0f} GPU-hours" if seconds is not None and plan.gpus else ""
-    return f"total    {len(steps)} steps to run, {time}{gpu_hours}; {rollouts:,} rollouts, each judged once"
+    return f"total    {len(steps)} steps to run, {takes}{gpu_hours}; {rollouts:,} rollouts, each judged once"
 
 
 def _node(one: PlannedStep) -> Node:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import jsonschema
 import jsonschema_rs
-from jsonschema import FormatChecker
 
 from slca_core.dialogue import ToolCall
 from slca_core.errors import DataError
@@ -132,7 +131,7 @@ def _schema_fault(schema_json: str) -> str | None:
     schema = json.loads(schema_json)
     try:
         # Without formats: Python's idea of a pattern differs from ECMA's, which the compiler below checks.
-        jsonschema.Draft202012Validator.check_schema(schema, format_checker=FormatChecker(()))
+        jsonschema.Draft202012Validator.check_schema(schema, format_checker=jsonschema.FormatChecker(()))
         _compile(schema_json)
     except jsonschema.SchemaError as error:
         return f"{error.message} at {error.json_path}"

@@ -49,18 +49,11 @@ def commands(study: Study) -> Iterator[tuple[str, list[str]]]:
     start = study.policy.checkpoint or artifacts / "policy" / study.name / "model"
     for name, epochs in ((SFT, study.sft.epochs), (SFT_FULL, study.sft.full_epochs)):
         folder = artifacts / "finetune" / name
-        argv = sft_arguments(
-            study.sft,
-            model=start,
-            dataset=folder / "messages.jsonl",
-            out=folder / "model",
-            epochs=epochs,
-            seed=study.seeds[0],
-            cpu=isinstance(study.machine, CpuProfile),
-        )
-        rows, out = folder / "messages.jsonl", folder / "model"
-        paper = {"model": start, "dataset": rows, "out": out, "epochs": epochs, "seed": study.seeds[0], "cpu": False}
-        published = sft_arguments(SftConfig(), **paper)
+        run = {
+            **{"model": start, "dataset": folder / "messages.jsonl", "out": folder / "model"},
+            **{"epochs": epochs, "seed": study.seeds[0], "cpu": isinstance(study.machine, CpuProfile)},
+        }
+        argv, published = (sft_arguments(sft, **run) for sft in (study.sft, SftConfig()))
         yield f"finetune {name}", as_shell("openrlhf.cli.train_sft", argv, published)
     for arm in study.arms:
         for seed in study.seeds:

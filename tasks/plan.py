@@ -31,6 +31,7 @@ class PlannedStep:
 
     Attributes:
         after: names of the steps it needs.
+        record: what it left, if it is done; that of its owner if shared.
         reason: why it runs, or whose run it is.
         seconds: estimated from records of this machine; None where there are none. 0 if nothing is to be done.
         rollouts: that it would make, each judged once.
@@ -43,6 +44,7 @@ class PlannedStep:
     reason: str
     seconds: float | None
     rollouts: int
+    record: Record | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,59 +81,40 @@ class _Planner:
         self.study = study
         self.store: Store = Workspace(study).store
         self.seen: dict[str, str] = {}
+        self.finished: dict[str, list[Record]] = {}
 
     def steps(self) -> Iterator[PlannedStep]:
         study = self.study
-        data_step = curation_step(study)
-        data = self._record(data_step)
-        yield self._planned("curate", data_step, ())
-        policy_made = policy_step(study, data)
-        policy = self._record(policy_made)
-        yield self._planned("policy", policy_made, ("curate",) if study.policy.scratch else ())
+        curated = self._planned("curate", curation_step(study), ())
+        yield curated
+        data = record_of(curated)
+        prepared = self._planned("policy", policy_step(study, data), ("curate",) if study.policy.scratch else ())
+        yield prepared
+        policy = record_of(prepared)
         checkpoints: list[tuple[str, int, Record, str]] = []
         for name, splits, epochs in ((SFT, ("sft",), study.sft.epochs), (SFT_FULL, ("sft", "rl"), study.sft.full_epochs)):
-            tuned = finetune_step(study, data, policy, name, splits, epochs)
-            yield self._planned(f"finetune {name}", tuned, ("curate", "policy"))
-            checkpoints.append((name, study.seeds[0], self._record(tuned), f"finetune {name}"))
+            step = finetune_step(study, data, policy, name, splits, epochs)
+            tuned = self._planned(f"finetune {name}", step, ("curate", "policy"))
+            yield tuned
+            checkpoints.append((name, study.seeds[0], record_of(tuned), tuned.name))
         sft = checkpoints[0][2]
         for arm in study.arms:
             for seed in study.seeds:
-                trained = training_step(study, arm, seed, data, sft)
-                name = f"train {arm.name}, seed {seed}"
-                yield self._planned(name, trained, (f"finetune {SFT}",), arm)
-                checkpoints.append((arm.name, seed, self._record(trained), name))
+                step = training_step(study, arm, seed, data, sft)
+                trained = self._planned(f"train {arm.name}, seed {seed}", step, (f"finetune {SFT}",), arm)
+                yield trained
+                checkpoints.append((arm.name, seed, record_of(trained), trained.name))
         for condition, seed, checkpoint, made_by in checkpoints:
-            evaluated = evaluation_step(study, condition, seed, data, checkpoint)
-            yield self._planned(f"evaluate {condition}, seed {seed}", evaluated, (made_by,))
-
-    def _record(self, step: Step) -> Record:
-        """The step's record, or one that stands for it until it is made."""
-        found = self.store.find(step)
-        if found:
-            return found
-        waiting = f"{NOT_MADE} {step.identity[:12]}"
-        files = {f"{split}.parquet": waiting for split in ("sft", "rl", "test")}
-        return Record(
-            step=step.step,
-            name=step.name,
-            identity=step.identity,
-            output_digest=waiting,
-            folder=Path(),
-            config={},
-            inputs={},
-            facts={"files": files},
-            seconds=0.0,
-            versions={},
-            commit="",
-            argv=(),
-        )
+            step = evaluation_step(study, condition, seed, data, checkpoint)
+            yield self._planned(f"evaluate {condition}, seed {seed}", step, (made_by,))
 
     def _planned(self, name: str, step: Step, after: tuple[str, ...], arm: Arm | None = None) -> PlannedStep:
         owner = self.seen.setdefault(f"{step.step}/{step.identity}", name)
+        found = self.store.find(step)
         if owner != name:
-            return PlannedStep(name, step, after, "shared", f"is {owner}", 0.0, 0)
-        if self.store.find(step):
-            return PlannedStep(name, step, after, "cached", "", 0.0, 0)
+            return PlannedStep(name, step, after, "shared", f"is {owner}", 0.0, 0, found)
+        if found:
+            return PlannedStep(name, step, after, "cached", "", 0.0, 0, found)
         rollouts = rollouts_of(self.study, step, arm)
         return PlannedStep(name, step, after, "to run", self._reason(step), self._estimate(step, rollouts), rollouts)
 
@@ -141,18 +124,47 @@ class _Planner:
             return "begun, goes on where it stopped"
         if any(value.startswith(NOT_MADE) for value in step.inputs.values()):
             return "waits for " + ", ".join(sorted(key for key, value in step.inputs.items() if value.startswith(NOT_MADE)))
-        differences = [difference(step, record) for record in self.store.records(step.step)]
+        differences = [difference(step, record) for record in self._finished(step.step)]
         if not differences:
             return "never made"
         return "; ".join(min(differences, key=len))
 
     def _estimate(self, step: Step, rollouts: int) -> float | None:
         """From records of the same kind: seconds a rollout where there are rollouts, else seconds."""
-        records = self.store.records(step.step)
+        records = self._finished(step.step)
         if rollouts:
             rates = [record.seconds / made for record in records if (made := _rollouts_made(record))]
             return median(rates) * rollouts if rates else None
         return median(record.seconds for record in records) if records else None
+
+    def _finished(self, kind: str) -> list[Record]:
+        """The store's records of a kind, read once a plan."""
+        if kind not in self.finished:
+            self.finished[kind] = self.store.records(kind)
+        return self.finished[kind]
+
+
+def record_of(planned: PlannedStep) -> Record:
+    """The step's record, or one that stands for it until it is made."""
+    if planned.record:
+        return planned.record
+    step = planned.step
+    waiting = f"{NOT_MADE} {step.identity[:12]}"
+    files = {f"{split}.parquet": waiting for split in ("sft", "rl", "test")}
+    return Record(
+        step=step.step,
+        name=step.name,
+        identity=step.identity,
+        output_digest=waiting,
+        folder=Path(),
+        config={},
+        inputs={},
+        facts={"files": files},
+        seconds=0.0,
+        versions={},
+        commit="",
+        argv=(),
+    )
 
 
 def rollouts_of(study: Study, step: Step, arm: Arm | None) -> int:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from slca_core.config import REPOSITORY, ServiceConfig, ServicesConfig, Study
+from slca_core.config import ServiceConfig, ServicesConfig, Study
 from slca_core.fingerprint import code_digest
 from slca_core.services.process import free_port, serve
 from tasks.workspace import Workspace
@@ -32,7 +32,7 @@ def frozen_services(study: Study) -> Iterator[Services]:
     port = free_port()
     argv = [sys.executable, "-m", "slca_core.services.standins", "--port", str(port)]
     log = Workspace(study).logs / "standins.log"
-    with serve("stand-in server", argv, port=port, log=log, env={"PYTHONPATH": str(REPOSITORY)}, timeout_s=120) as root:
+    with serve("stand-in server", argv, port=port, log=log, timeout_s=120) as root:
         url = f"{root}/v1"
         yield Services(mocker.url or url, judge.url or url)
 

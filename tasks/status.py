@@ -25,12 +25,11 @@ class Progress:
 
 def progress(study: Study, planned: PlannedStep) -> Progress:
     """Reads the step's folder; writes nothing."""
-    store = Workspace(study).store
     if planned.state == "shared":
         return Progress("shared", planned.reason)
-    if record := store.find(planned.step):
-        return Progress("done", _rewards(record.folder), duration(record.seconds))
-    folder = store.folder(planned.step)
+    if planned.record:
+        return Progress("done", _rewards(planned.record.folder), duration(planned.record.seconds))
+    folder = Workspace(study).store.folder(planned.step)
     if not folder.is_dir():
         return Progress("waiting", planned.reason)
     updates = planned.step.config.get("rl", {}).get("updates") if planned.step.step == "train" else None

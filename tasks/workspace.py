@@ -6,6 +6,7 @@ from pathlib import Path
 
 from slca_core.config import Study
 from slca_core.records import Store
+from tasks import QUIET
 from tasks.progress import say
 
 
@@ -36,22 +37,15 @@ def quiet_environment(root: Path) -> dict[str, str]:
     """State of Prefect and MLflow below the root, and nothing that calls home. To be set before either is imported."""
     root = root.resolve()
     return {
+        **QUIET,
         "PREFECT_HOME": str(root / "prefect"),
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
         "PREFECT_LOGGING_LEVEL": "WARNING",
         # A failed task or flow raises, and the command line says why in a sentence; tracebacks stay in Prefect's own log.
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_LOGGING_LEVEL": "WARNING",
         "MLFLOW_TRACKING_URI": f"sqlite:///{root / 'mlflow.db'}",
-        "DO_NOT_TRACK": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HUB_OFFLINE": "1",
         "HF_HOME": str(root / "cache" / "huggingface"),
         "MPLCONFIGDIR": str(root / "cache" / "matplotlib"),
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "GIT_PYTHON_REFRESH": "quiet",
     }

@@ -224,15 +224,17 @@ class _RowBuffer:
 def _write_splits(spool: Path, out: Path, split_of_row: Sequence[Split], sloppiness: Sloppiness, seed: int) -> Counter[str]:
     """Write the three files; what was planted in the demonstrations of the training splits is counted."""
     planted: Counter[str] = Counter()
+    spoilt = (Split.SFT, Split.RL) if any(astuple(sloppiness)) else ()
     with ExitStack() as stack:
         writers = {split: pq.ParquetWriter(out / name, SCHEMA, compression="zstd") for split, name in SPLIT_FILES.items()}
         buffers = {split: _RowBuffer(stack.enter_context(writer)) for split, writer in writers.items()}
         table = stack.enter_context(pq.ParquetFile(spool))
         rows = (row for batch in table.iter_batches(batch_size=_ROWS_PER_BATCH) for row in batch.to_pylist())
         for row, split in zip(rows, split_of_row, strict=True):
-            if split in (Split.SFT, Split.RL) and any(astuple(sloppiness)):
+            if split in spoilt:
                 sample, faults = spoil(sample_of(row), sloppiness, seed)
-                row, planted = row_of(sample), planted + faults
+                row = row_of(sample)
+                planted.update(faults)
             if split in buffers:
                 buffers[split].add(row)
         for buffer in buffers.values():

@@ -96,14 +96,13 @@ def read_prediction(turns: Sequence[str], tools: ToolSet, rules: Rules) -> Predi
         for turn, oks in zip(parsed, valid, strict=True)
     ]
     first_turn = next((blocks for blocks in counted if blocks), [])
-    n_open, n_valid = sum(turn.n_open for turn in parsed), sum(map(sum, valid))
     refusals = [reason for turn, oks in zip(parsed, valid, strict=True) for reason in _refusals(turn, oks, tools)]
     return Prediction(
         calls=tuple(call for blocks in counted for calls in blocks for call in calls),
         first_step=sum(map(len, first_turn if rules.first_step == "turn" else first_turn[:1])),
-        n_open=n_open,
+        n_open=sum(turn.n_open for turn in parsed),
         n_close=sum(turn.n_close for turn in parsed),
-        n_valid=n_valid,
+        n_valid=sum(map(sum, valid)),
         refusals=Counter(refusals) if refusals else {},
     )
 
