@@ -115,7 +115,7 @@ def replay(
     frame = frame[~failed].reset_index(drop=True)
     if frame.empty:
         raise DataError("Rollouts that did not fail were expected, found none.")
-    group_B = torch.from_numpy(frame.groupby(["update", frame["rollout_id"].str.rpartition("-")[0]]).ngroup().to_numpy())
+    group_B = torch.tensor(frame.groupby(["update", frame["rollout_id"].str.rpartition("-")[0]]).ngroup().to_numpy())
     length = int(frame["token_ids"].map(len).max())
     segments = split_segments(mask_from_ranges([[tuple(pair) for pair in spans] for spans in frame["action_ranges"]], length))
     rewards = {name: torch.tensor(frame[column].to_numpy(), dtype=torch.float64) for name, column in _REWARDS.items()}
@@ -160,7 +160,7 @@ def _explained(advantage_B: Tensor, rewards: Mapping[str, Tensor], segments: Seg
         total += float(target.square().sum())
         without += _residual(target, [rewards["tool"][rows]])
         within += _residual(target, [rewards["tool"][rows], rewards["summary"][rows]])
-    return (without - within) / total if total else float("nan")
+    return max(0.0, without - within) / total if total else float("nan")
 
 
 def _residual(target_N: Tensor, regressors: Sequence[Tensor]) -> float:
