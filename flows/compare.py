@@ -12,4 +12,7 @@ from tasks.train import train_arm
 def compare(study: Study, data: Record, sft: Record) -> dict[str, dict[int, Record]]:
     """Arm -> seed -> trained checkpoint; arms of equal condition share one run."""
     with frozen_services(study) as services:
-        return {arm.name: {seed: train_arm(study, arm, seed, data, sft, services) for seed in study.seeds} for arm in study.arms}
+        runs = {
+            arm.name: {seed: train_arm.submit(study, arm, seed, data, sft, services) for seed in study.seeds} for arm in study.arms
+        }
+        return {arm: {seed: run.result() for seed, run in by_seed.items()} for arm, by_seed in runs.items()}

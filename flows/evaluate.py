@@ -12,13 +12,12 @@ from tasks.services import frozen_services
 @flow(name="evaluate")
 def evaluate(study: Study, data: Record, checkpoints: dict[str, dict[int, Record]]) -> list[Evaluated]:
     with frozen_services(study) as services:
-        return [
-            Evaluated(
-                condition=condition,
-                seed=seed,
-                checkpoint=checkpoint,
-                evaluation=evaluate_checkpoint(study, condition, seed, data, checkpoint, services),
-            )
+        running = [
+            (condition, seed, checkpoint, evaluate_checkpoint.submit(study, condition, seed, data, checkpoint, services))
             for condition, by_seed in checkpoints.items()
             for seed, checkpoint in by_seed.items()
+        ]
+        return [
+            Evaluated(condition=condition, seed=seed, checkpoint=checkpoint, evaluation=evaluation.result())
+            for condition, seed, checkpoint, evaluation in running
         ]

@@ -11,6 +11,6 @@ from tasks.report import SFT, SFT_FULL
 @flow(name="finetune")
 def finetune(study: Study, data: Record) -> tuple[Record, Record, Record]:
     policy = tasks.prepare_policy(study, data)
-    sft = tasks.finetune(study, data, policy, SFT, splits=("sft",), epochs=study.sft.epochs)
-    sft_full = tasks.finetune(study, data, policy, SFT_FULL, splits=("sft", "rl"), epochs=study.sft.full_epochs)
-    return policy, sft, sft_full
+    sft = tasks.finetune.submit(study, data, policy, SFT, splits=("sft",), epochs=study.sft.epochs)
+    sft_full = tasks.finetune.submit(study, data, policy, SFT_FULL, splits=("sft", "rl"), epochs=study.sft.full_epochs)
+    return policy, sft.result(), sft_full.result()

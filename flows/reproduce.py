@@ -14,6 +14,7 @@ from flows.finetune import finetune
 from flows.report import report
 from slca_core.config import Study, load_study
 from slca_core.reporting.report import ReportPaths
+from tasks.lanes import lanes
 from tasks.matching import planned
 from tasks.report import SFT, SFT_FULL
 from tasks.train import require_trainable
@@ -24,11 +25,12 @@ def reproduce(study: Study) -> ReportPaths:
     """curate -> finetune -> train the arms -> evaluate -> report."""
     require_trainable(study)
     planned(study)
+    side_by_side = lanes(study)
     data = curate(study)
-    policy, sft, sft_full = finetune(study, data)
-    arms = compare(study, data, sft)
+    policy, sft, sft_full = finetune.with_options(task_runner=side_by_side)(study, data)
+    arms = compare.with_options(task_runner=side_by_side)(study, data, sft)
     baselines = {name: {study.seeds[0]: record} for name, record in ((SFT, sft), (SFT_FULL, sft_full))}
-    evaluated = evaluate(study, data, baselines | arms)
+    evaluated = evaluate.with_options(task_runner=side_by_side)(study, data, baselines | arms)
     return report(study, data, [policy, sft, sft_full], evaluated)
 
 

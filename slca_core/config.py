@@ -284,7 +284,8 @@ class CpuProfile(Frozen):
     """Two cores: stock OpenRLHF through the CPU adapter, float32, gloo."""
 
     kind: Literal["cpu"] = "cpu"
-    threads: int = Field(2, ge=1)
+    parallel: int = Field(2, ge=1, description="runs or evaluations side by side")
+    threads: int = Field(1, ge=1, description="of each")
     kv_cache_gib: int = Field(1, ge=1)
 
 
@@ -292,6 +293,7 @@ class GpuProfile(Frozen):
     """A CUDA cluster; untested where this project is developed."""
 
     kind: Literal["gpu"] = "gpu"
+    parallel: int = Field(1, ge=1, description="runs or evaluations side by side; each takes all the GPUs named here")
     actor_nodes: int = 1
     actor_gpus_per_node: int = 8
     vllm_engines: int = 4

@@ -10,10 +10,10 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from pydantic import Field
@@ -106,11 +106,11 @@ class Store:
 
     def _make(self, step: Step, folder: Path, work: Callable[[Path], tuple[str, dict[str, Any]]]) -> Record:
         earlier, versions, commit = _seconds_so_far(folder), _versions(), _commit()
-        started = time.monotonic()
+        started = monotonic()
         try:
             output_digest, facts = work(folder)
         finally:
-            seconds = earlier + time.monotonic() - started
+            seconds = earlier + monotonic() - started
             (folder / "seconds").write_text(str(seconds))
         record = Record(
             step=step.step,

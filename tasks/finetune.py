@@ -17,7 +17,7 @@ from slca_core.policy import adopt_chat_format, create_policy, require_checkpoin
 from slca_core.records import Record, Step
 from slca_core.trainer.arguments import sft_arguments
 from slca_core.trainer.datasets import with_demonstration, write_sft_rows
-from slca_core.trainer.launch import environment, run_module
+from slca_core.trainer.launch import environment, python_for, run_module
 from tasks.curate import split_path
 from tasks.progress import bar, say
 from tasks.tracking import Tracking
@@ -127,7 +127,8 @@ def _run(study: Study, title: str, argv: list[str], log: Path) -> list[dict[str,
                 last = points[-1]
                 update(completed=last["step"], total=last["total"], note=f"loss {last['loss']:.3f}")
 
-        run_module("slca_core.trainer.run_sft", argv, log=log, env=env, on_poll=watch)
+        python = python_for(study.machine, study.root)
+        run_module("slca_core.trainer.run_sft", argv, python=python, log=log, env=env, on_poll=watch)
     return [{"step": point["step"], "loss": point["loss"]} for point in read_loss(log)]
 
 

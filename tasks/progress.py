@@ -1,7 +1,8 @@
-"""Progress bars: one a stage, with what is being done, how far it is and how long it will take."""
+"""Progress bars: one a running step, with what is being done, how far it is and how long it will take."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,9 +12,35 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 console = Console(stderr=True)
 
 
-@contextmanager
-def bar(title: str, total: int | None = None, done: int = 0) -> Iterator[Callable[..., None]]:
-    """A bar for one stage. The yielded function takes `completed=` (absolute) or `advance=`, and `note=` for words beside it."""
+class _Display:
+    """One live display for all bars: a terminal has room for one, and steps run side by side."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.bars = 0
+        self.progress: Progress
+
+    def open(self, title: str, total: int | None, done: int) -> Callable[..., None]:
+        with self.lock:
+            if not self.bars:
+                self.progress = _progress()
+                self.progress.start()
+            self.bars += 1
+            progress = self.progress
+        task = progress.add_task(title, total=total, completed=done, note="")
+        return lambda **changes: progress.update(task, **changes)
+
+    def close(self) -> None:
+        with self.lock:
+            self.bars -= 1
+            if not self.bars:
+                self.progress.stop()
+
+
+_display = _Display()
+
+
+def _progress() -> Progress:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -24,13 +51,17 @@ def bar(title: str, total: int | None = None, done: int = 0) -> Iterator[Callabl
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=console, refresh_per_second=2) as progress:
-        task = progress.add_task(title, total=total, completed=done, note="")
+    return Progress(*columns, console=console, refresh_per_second=2)
 
-        def update(**changes) -> None:
-            progress.update(task, **changes)
 
+@contextmanager
+def bar(title: str, total: int | None = None, done: int = 0) -> Iterator[Callable[..., None]]:
+    """A bar for one step. The yielded function takes `completed=` (absolute) or `advance=`, and `note=` for words beside it."""
+    update = _display.open(title, total, done)
+    try:
         yield update
+    finally:
+        _display.close()
 
 
 def say(text: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import mlflow
 import pandas as pd
+from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run
 from mlflow.tracking.context.registry import resolve_tags
@@ -38,8 +39,10 @@ class Tracking:
         mlflow.set_tracking_uri(workspace.mlflow_uri)
         self.study = study
         self.client = MlflowClient(tracking_uri=workspace.mlflow_uri)
-        self.experiment_id = self._experiment(workspace)
-        self.parent = self._parent()
+        self._finding = workspace.root / "mlflow.lock"
+        with FileLock(self._finding):
+            self.experiment_id = self._experiment(workspace)
+            self.parent = self._parent()
 
     def _experiment(self, workspace: Workspace) -> str:
         found = self.client.get_experiment_by_name(self.study.name)
@@ -69,7 +72,10 @@ class Tracking:
     def child(self, step: Step, *, condition: str, seed: int) -> Iterator[ChildRun]:
         """The run of one step under this study; a step that fails leaves it marked FAILED."""
         key = {IDENTITY: step.identity, "slca.condition": condition, "mlflow.parentRunId": self.parent.info.run_id}
-        run = self._find(key) or self._create(f"{condition} seed {seed}", key | {"slca.seed": str(seed), "slca.step": step.step})
+        with FileLock(self._finding):
+            run = self._find(key) or self._create(
+                f"{condition} seed {seed}", key | {"slca.seed": str(seed), "slca.step": step.step}
+            )
         child = ChildRun(self.client, run)
         if child.finished:
             yield child

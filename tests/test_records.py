@@ -77,7 +77,7 @@ def test_a_step_that_fails_leaves_no_record_and_runs_again(store):
 
 def test_the_seconds_of_all_attempts_are_added_up(store, monkeypatch):
     clock = iter([100.0, 107.0, 200.0, 205.0])
-    monkeypatch.setattr(records.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(records, "monotonic", lambda: next(clock))
 
     def fail(folder):
         raise RuntimeError

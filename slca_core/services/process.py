@@ -18,6 +18,7 @@ from slca_core.errors import ServiceError
 from slca_core.services.tether import tethered
 
 LOOPBACK = "127.0.0.1"
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 def free_port() -> int:
@@ -75,7 +76,7 @@ def start(argv: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.
     environment = {**os.environ, **env}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (environment.get("PYTHONPATH"), str(REPOSITORY))))
     with log.open("w") as sink:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             tethered(argv),
             stdout=sink,
             stderr=subprocess.STDOUT,
@@ -83,6 +84,8 @@ def start(argv: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.
             start_new_session=True,
             env=environment,
         )
+    _running.add(process)
+    return process
 
 
 def _wait_until_healthy(name: str, process: subprocess.Popen[bytes], url: str, log: Path, timeout_s: float) -> None:
@@ -114,6 +117,13 @@ def stop(process: subprocess.Popen[bytes], grace_s: float = 10) -> None:
         except subprocess.TimeoutExpired:
             continue
     process.wait()
+    _running.discard(process)
+
+
+def stop_all() -> None:
+    """Ends every process that `start` started and nothing has stopped yet; whoever waits for one sees it end."""
+    for process in list(_running):
+        stop(process)
 
 
 def tail(log: Path, lines: int = 15) -> str:

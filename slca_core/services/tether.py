@@ -20,10 +20,15 @@ def tethered(argv: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "slca_core.services.tether", str(os.getpid()), *argv]
 
 
-def main() -> None:
-    parent, *argv = sys.argv[1:]
+def end_with_parent() -> None:
+    """SIGTERM for this process once its parent is gone, from here on."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def main() -> None:
+    parent, *argv = sys.argv[1:]
+    end_with_parent()
     # The parent may have gone before the line above.
     if os.getppid() != int(parent):
         sys.exit(1)

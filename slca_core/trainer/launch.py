@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import atexit
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from slca_core import errors
+from slca_core.config import CpuProfile, GpuProfile
+from slca_core.services.forkserver import ForkServer
 from slca_core.services.process import start, stop, tail
 
 _OUR_ERROR = re.compile(r"slca_core\.errors\.(\w+): (.*)")
+# What the processes of a training or an evaluation import, but for Ray and what imports it: ten seconds of a core for each of them.
+PRELOADED = (
+    "datasets",
+    "deepspeed",
+    "peft",
+    "slca_core.rollout",
+    "torchdata.stateful_dataloader",
+    "transformers.models.qwen3.modeling_qwen3",
+    "transformers.trainer",
+    "vllm.entrypoints.openai.api_server",
+    "vllm.model_executor.models.qwen3",
+    "vllm.v1.engine.async_llm",
+    "vllm.v1.engine.core",
+    "vllm.v1.worker.cpu_worker",
+)
+_servers: dict[Path, ForkServer] = {}
+_starting = threading.Lock()
+MAX_VLLM_PATH = 70  # A Unix socket's path ends at 107, and vLLM's sockets bear names of 36.
 MAX_RAY_PATH = 36  # Ray's sockets lie some 70 characters below its folder, and a Unix socket's path ends at 107.
 
 
@@ -40,13 +62,32 @@ def environment(root: Path) -> dict[str, str]:
     }
     if len(str(ray)) <= MAX_RAY_PATH:
         variables["RAY_TMPDIR"] = str(ray)
+    sockets = root.resolve() / "run"
+    if len(str(sockets)) <= MAX_VLLM_PATH:
+        sockets.mkdir(parents=True, exist_ok=True)
+        variables["VLLM_RPC_BASE_PATH"] = str(sockets)
     return variables
+
+
+def python_for(machine: CpuProfile | GpuProfile, root: Path) -> str:
+    """The interpreter that runs the stack: on the CPU one that has its imports behind it, as long as this process lives."""
+    if not isinstance(machine, CpuProfile) or sys.platform != "linux":
+        return sys.executable
+    from slca_core.trainer.cpu.device import ENVIRONMENT
+
+    root = root.resolve()
+    with _starting:
+        if root not in _servers:
+            _servers[root] = ForkServer(PRELOADED, root / "run", environment(root) | ENVIRONMENT)
+            atexit.register(_servers[root].close)
+    return str(_servers[root].python)
 
 
 def run_module(
     module: str,
     argv: Sequence[str],
     *,
+    python: str = sys.executable,
     log: Path,
     env: Mapping[str, str],
     on_poll: Callable[[], None] = lambda: None,
@@ -57,7 +98,7 @@ def run_module(
     Raises:
         SlcaError: the module failed; its own sentence if it left one, else the end of its log.
     """
-    process = start([sys.executable, "-m", module, *argv], log, env)
+    process = start([python, "-m", module, *argv], log, env)
     try:
         while process.poll() is None:
             on_poll()

@@ -9,6 +9,7 @@ import os
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 from slca_core.config import REPOSITORY, CpuProfile
 from slca_core.trainer.arguments import rl_arguments
@@ -45,12 +46,17 @@ def _start_ray(spec: TrainSpec, environment: dict[str, str]) -> None:
     """A cluster of its own on loopback for the CPU profile, with declared GPUs for placement; the study's cluster otherwise."""
     import ray
 
-    runtime_env = {"env_vars": environment}
+    from slca_core.services.forkserver import PYTHON_VARIABLE
+
+    runtime_env: dict[str, Any] = {"env_vars": environment}
     if isinstance(spec.machine, CpuProfile):
+        if forked := os.environ.get(PYTHON_VARIABLE):
+            runtime_env["py_executable"] = forked
         ray.init(
             num_cpus=8,
             num_gpus=4,
             include_dashboard=False,
+            _system_config={"enable_worker_prestart": False, "prestart_worker_first_driver": False},
             object_store_memory=300 * 2**20,
             runtime_env=runtime_env,
             _node_ip_address="127.0.0.1",

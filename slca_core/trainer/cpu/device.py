@@ -19,6 +19,8 @@ ENVIRONMENT = {
     "DS_ACCELERATOR": "cpu",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": "1",
+    # vLLM's worker then runs in its engine's process; two processes wait for each other by spinning, on the cores they both need.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
