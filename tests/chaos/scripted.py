@@ -1,0 +1,46 @@
+"""The flow with scripted training and a scripted policy server; all else, down to MLflow, is real.
+
+python -m tests.chaos.scripted STUDY
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+from slca_core.benchmarks.toucan import PolicyServer
+from slca_core.config import load_study
+from slca_core.services.process import free_port, serve
+from tasks.workspace import quiet_environment
+
+
+def run_scripted(module: str, argv, *, python: str, **options) -> None:
+    from slca_core.trainer.launch import run_module
+
+    run_module("tests.chaos.trainer", [module.rpartition(".")[2], *argv], **options)
+
+
+@contextmanager
+def served(_checkpoint: Path, name: str, *_: object, log: Path, **__: object):
+    port = free_port()
+    with serve("policy server", [sys.executable, "-m", "tests.chaos.policy_server", str(port)], port=port, log=log) as url:
+        yield PolicyServer(url=url, model=name)
+
+
+def main() -> None:
+    study = load_study(Path(sys.argv[1]))
+    os.environ.update(quiet_environment(study.root))
+    from flows.reproduce import reproduce
+    from tasks import evaluate, finetune, train
+
+    for module in (finetune, train):
+        module.run_module = run_scripted
+        module.python_for = lambda *_: sys.executable
+    evaluate.served = served
+    reproduce(study)
+
+
+if __name__ == "__main__":
+    main()
