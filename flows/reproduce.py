@@ -14,6 +14,7 @@ from flows.finetune import finetune
 from flows.report import report
 from slca_core.config import Study, load_study
 from slca_core.reporting.report import ReportPaths
+from tasks.artifacts import published
 from tasks.matching import planned
 from tasks.notify import HOOKS
 from tasks.report import SFT, SFT_FULL
@@ -21,6 +22,7 @@ from tasks.train import require_trainable
 
 
 @flow(name="reproduce", **HOOKS)
+@published
 def reproduce(study: Study) -> ReportPaths:
     """curate -> finetune -> train the arms -> evaluate -> report."""
     require_trainable(study)

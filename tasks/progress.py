@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from tasks.progress_artifact import mirrored
+
 console = Console(stderr=True)
 
 
@@ -24,11 +26,12 @@ def bar(title: str, total: int | None = None, done: int = 0) -> Iterator[Callabl
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=console, refresh_per_second=2) as progress:
+    with Progress(*columns, console=console, refresh_per_second=2) as progress, mirrored(title) as mirror:
         task = progress.add_task(title, total=total, completed=done, note="")
 
         def update(**changes) -> None:
             progress.update(task, **changes)
+            mirror(progress.tasks[0].percentage, progress.tasks[0].fields["note"])
 
         yield update
 
