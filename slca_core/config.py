@@ -37,8 +37,15 @@ def named_estimator(value: Any) -> Any:
     return {"name": "custom", **value} if isinstance(value, dict) else value
 
 
+def _as_in_study_files(name: str, _: Any) -> str:
+    """A form calls a setting as study files do."""
+    return name
+
+
 class Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=(), field_title_generator=_as_in_study_files
+    )
 
 
 class Arm(Frozen):
@@ -314,7 +321,7 @@ class NotifyConfig(Frozen):
 
 
 class Study(Frozen):
-    """Everything one reproduction needs to know."""
+    """Everything one reproduction needs to know; what is left alone below `sft` and `rl` is the paper's."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="lower-case; reports, runs and records are found by it")
     description: str = Field("", description="a sentence for the report")

@@ -8,13 +8,17 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
+import psutil
 import pytest
 import yaml
 from prefect import Flow
+from prefect.client.base import PrefectHttpxSyncClient
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools import is_valid_schema, validate
 
@@ -51,8 +55,9 @@ def test_the_reproduction_the_sweep_and_a_nightly_smoke_are_deployed_the_last_tw
 
 
 @pytest.fixture(scope="module")
-def api(prefect_api):
-    with httpx.Client(base_url=prefect_api, trust_env=False, timeout=60) as client:
+def api(prefect_api) -> Iterator[httpx.Client]:
+    """It asks again where a busy database makes the server say 503."""
+    with PrefectHttpxSyncClient(base_url=prefect_api, timeout=60, raise_on_all_errors=False) as client:
         yield client
 
 
@@ -87,6 +92,7 @@ def test_the_study_is_a_form_with_types_bounds_and_choices(study_schema):
     models = study_schema["definitions"]
     assert {"name", "policy", "rl", "arms", "services", "machine", "notify"} <= set(models["Study"]["properties"])
     assert models["RlConfig"]["properties"]["group_size"]["minimum"] == 2
+    assert all(key == field["title"] for model in ("Study", "RlConfig") for key, field in models[model]["properties"].items())
     name, arm = models["Study"]["properties"]["arms"]["items"]["anyOf"]
     assert name["enum"] == sorted(path.stem for path in ARMS.glob("*.yaml"))
     assert arm == {"$ref": "#/definitions/Arm"}
@@ -105,8 +111,17 @@ def test_the_server_refuses_an_unknown_arm_by_name(api, deployed):
     assert "'slka' is not one of" in answer.json()["detail"]
 
 
+@pytest.fixture(scope="module")
+def worker(prefect_api, deployed, tmp_path_factory) -> Iterator[subprocess.Popen]:
+    env = {"PREFECT_API_URL": prefect_api, "PREFECT_WORKER_QUERY_SECONDS": "1"}
+    log = tmp_path_factory.mktemp("worker") / "worker.log"
+    process = start([*PREFECT, "worker", "start", "--pool", "local"], log, env)
+    yield process
+    stop(process)
+
+
 @pytest.mark.e2e
-def test_a_scheduled_sweep_appears_and_a_worker_completes_it(prefect_api, api, deployed, tmp_path):
+def test_a_scheduled_sweep_appears_and_a_worker_completes_it(api, deployed, worker, tmp_path):
     """Every step has its record, so that the run takes seconds; only the schedule starts it."""
     told = tmp_path / "told.json"
     path = write_study(tmp_path, seeds=[1, 2], notify={"command": ["tee", str(told)]})
@@ -116,25 +131,39 @@ def test_a_scheduled_sweep_appears_and_a_worker_completes_it(prefect_api, api, d
     once = {"rrule": f"DTSTART:{due:%Y%m%dT%H%M%SZ}\nRRULE:FREQ=DAILY;COUNT=1"}
     schedule = {"active": True, "schedule": once, "parameters": {"study_file": str(path), "seeds": [1, 2]}}
     assert api.post(f"/deployments/{deployment}/schedules", json=[schedule]).status_code == 201
-    env = {"PREFECT_API_URL": prefect_api, "PREFECT_WORKER_QUERY_SECONDS": "1"}
-    worker = start([*PREFECT, "worker", "start", "--pool", "local"], tmp_path / "worker.log", env)
-    try:
-        run = ended_run(api, deployment, timeout_s=300)
-    finally:
-        stop(worker)
-    assert (run["state_name"], run["auto_scheduled"]) == ("Completed", True), (tmp_path / "worker.log").read_text()
+
+    def ended() -> list[dict]:
+        runs = api.post("/flow_runs/filter", json={"deployments": {"id": {"any_": [deployment]}}}).json()
+        return [run for run in runs if run["end_time"]]
+
+    (run,) = until(ended)
+    assert (run["state_name"], run["auto_scheduled"]) == ("Completed", True)
     news = json.loads(told.read_text())
     assert (news["study"], news["flow_run"], news["state"]) == ("scripted", run["name"], "completed")
     assert Path(news["report"]).is_file()
 
 
-def ended_run(api: httpx.Client, deployment: str, timeout_s: float) -> dict:
-    """The deployment's first run, once it has ended."""
-    until = time.monotonic() + timeout_s
-    wanted = {"deployments": {"id": {"any_": [deployment]}}}
-    while time.monotonic() < until:
-        runs = api.post("/flow_runs/filter", json=wanted).json()
-        if runs and runs[0]["end_time"]:
-            return runs[0]
-        time.sleep(1)
-    raise AssertionError(f"no run of the deployment ended within {timeout_s:.0f} s; its runs: {runs}")
+@pytest.mark.e2e
+def test_of_a_run_whose_process_is_killed_the_worker_tells(api, deployed, worker, tmp_path):
+    told = tmp_path / "told.json"
+    endless = {"generated": {"count": 10**7}}
+    path = write_study(tmp_path, name="killed", data=endless, notify={"command": ["tee", str(told)]})
+    wanted = {"parameters": {"study_file": str(path)}, "state": {"type": "SCHEDULED"}}
+    run = api.post(f"/deployments/{deployed['reproduce-file']['id']}/create_flow_run", json=wanted).json()
+    until((tmp_path / "state" / "artifacts").exists)
+    for process in psutil.Process(worker.pid).children(recursive=True):
+        if process.environ().get("PREFECT__FLOW_RUN_ID") == run["id"]:
+            process.kill()
+    news = json.loads(until(lambda: told.exists() and told.read_text()))
+    assert (news["study"], news["state"]) == ("killed", "crashed")
+    assert "-9" in news["message"]
+
+
+def until(condition: Callable[[], Any], timeout_s: float = 300) -> Any:
+    """What the condition gives, once it gives something."""
+    over = time.monotonic() + timeout_s
+    while time.monotonic() < over:
+        if found := condition():
+            return found
+        time.sleep(0.5)
+    raise AssertionError(f"{condition} did not come about within {timeout_s:.0f} s")
