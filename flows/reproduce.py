@@ -14,13 +14,16 @@ from flows.finetune import finetune
 from flows.report import report
 from slca_core.config import Study, load_study
 from slca_core.reporting.report import ReportPaths
+from tasks.artifacts import published
 from tasks.lanes import lanes
 from tasks.matching import planned
+from tasks.notify import HOOKS
 from tasks.report import SFT, SFT_FULL
 from tasks.train import require_trainable
 
 
-@flow(name="reproduce")
+@flow(name="reproduce", **HOOKS)
+@published
 def reproduce(study: Study) -> ReportPaths:
     """curate -> finetune -> train the arms -> evaluate -> report."""
     require_trainable(study)
@@ -34,7 +37,7 @@ def reproduce(study: Study) -> ReportPaths:
     return report(study, data, [policy, sft, sft_full], evaluated)
 
 
-@flow(name="reproduce-file")
+@flow(name="reproduce-file", **HOOKS)
 def reproduce_file(study_file: str = "configs/studies/smoke.yaml", overrides: tuple[str, ...] = ()) -> ReportPaths:
     """The same for a study by file name, as deployments name it."""
     return reproduce(load_study(Path(study_file), tuple(overrides)))

@@ -5,15 +5,16 @@ from prefect import flow
 from flows.reproduce import reproduce, reproduce_file
 from slca_core.config import Study
 from slca_core.reporting.report import ReportPaths
+from tasks.notify import HOOKS
 
 
-@flow(name="sweep")
+@flow(name="sweep", **HOOKS)
 def sweep(study: Study, seeds: tuple[int, ...] = (1, 2, 3)) -> ReportPaths:
     """All arms under each seed. The first seed is SFT's too; behind the same first one, seeds that have run are not run again."""
     return reproduce(Study.model_validate({**study.model_dump(), "seeds": seeds}))
 
 
-@flow(name="sweep-file")
+@flow(name="sweep-file", **HOOKS)
 def sweep_file(
     study_file: str = "configs/studies/smoke.yaml", seeds: tuple[int, ...] = (1, 2, 3), overrides: tuple[str, ...] = ()
 ) -> ReportPaths:

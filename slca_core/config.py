@@ -23,6 +23,11 @@ ARMS = REPOSITORY / "configs" / "arms"
 ProcessReward = Literal["hierr", "none", "reference_outcome", "execution", "rltr"]
 
 
+# What a form offers where a value may be given by name; the validators behind it say the same in a sentence.
+ArmName = Annotated[str, Field(title="by name", json_schema_extra={"enum": sorted(path.stem for path in ARMS.glob("*.yaml"))})]
+EstimatorName = Annotated[str, Field(title="by name", json_schema_extra={"enum": sorted(ESTIMATORS)})]
+
+
 def named_estimator(value: Any) -> Any:
     """An estimator given by name is one of ESTIMATORS; a mapping is one of the study's own."""
     if isinstance(value, str):
@@ -32,8 +37,15 @@ def named_estimator(value: Any) -> Any:
     return {"name": "custom", **value} if isinstance(value, dict) else value
 
 
+def _as_in_study_files(name: str, _: Any) -> str:
+    """A form calls a setting as study files do."""
+    return name
+
+
 class Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=(), field_title_generator=_as_in_study_files
+    )
 
 
 class Arm(Frozen):
@@ -41,7 +53,7 @@ class Arm(Frozen):
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     title: str
-    estimator: Annotated[Estimator, BeforeValidator(named_estimator)] = Field(
+    estimator: Annotated[Estimator, BeforeValidator(named_estimator, json_schema_input_type=EstimatorName | Estimator)] = Field(
         description="a name in slca_core.estimators.ESTIMATORS, or an estimator's own fields"
     )
     process_reward: ProcessReward = "hierr"
@@ -303,25 +315,35 @@ class GpuProfile(Frozen):
     ray_address: str | None = "auto"
 
 
-class Study(Frozen):
-    """Everything one reproduction needs to know."""
+class NotifyConfig(Frozen):
+    """Who hears that a run completed, failed or crashed: a JSON object with study, flow_run, state, message and report."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
-    description: str = ""
+    url: str | None = Field(None, pattern="^https?://", description="it is POSTed there")
+    command: tuple[str, ...] = Field((), description="program and arguments, started with it on standard input")
+
+
+class Study(Frozen):
+    """Everything one reproduction needs to know; what is left alone below `sft` and `rl` is the paper's."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="lower-case; reports, runs and records are found by it")
+    description: str = Field("", description="a sentence for the report")
     root: Path = Field(Path(".slca"), description="all state: artifacts, MLflow store, Prefect, caches, logs")
-    seeds: tuple[int, ...] = Field((1,), min_length=1)
+    seeds: tuple[int, ...] = Field((1,), min_length=1, description="every arm is trained under each; the first is SFT's too")
     data: DataConfig = DataConfig()
     policy: PolicyConfig
     sft: SftConfig = SftConfig()
     rl: RlConfig = RlConfig()
-    arms: tuple[Annotated[Arm, BeforeValidator(load_arm)], ...] = Field(
-        ("grpo", "slca", "wo_slca", "wo_sgls", "wo_hierr"), validate_default=True
+    arms: tuple[Annotated[Arm, BeforeValidator(load_arm, json_schema_input_type=ArmName | Arm)], ...] = Field(
+        ("grpo", "slca", "wo_slca", "wo_sgls", "wo_hierr"),
+        validate_default=True,
+        description="the conditions compared: names in configs/arms, or arms of the study's own",
     )
     allow_unmatched: bool = Field(False, description="let arms differ in more than they declare; every table then says so")
     services: ServicesConfig = ServicesConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     machine: CpuProfile | GpuProfile = Field(CpuProfile(), discriminator="kind")
     paper_backbone: str | None = Field(None, description="backbone whose published figures stand beside ours, e.g. qwen2.5-7b")
+    notify: NotifyConfig = NotifyConfig()
 
     @field_validator("machine", mode="before")
     @classmethod

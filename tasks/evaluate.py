@@ -21,6 +21,7 @@ from slca_core.rollout import Limits, Scoring, prompts_that_fit
 from slca_core.trainer.serve import served
 from tasks.curate import split_path
 from tasks.finetune import model_path
+from tasks.limits import GPUS, SERVICES, limited
 from tasks.progress import bar, say
 from tasks.services import Services, services_identity
 from tasks.tracking import Tracking
@@ -73,6 +74,7 @@ def evaluate_checkpoint(study: Study, condition: str, seed: int, data: Record, c
     return record
 
 
+@limited(GPUS, SERVICES)
 def _evaluate(
     study: Study, condition: str, seed: int, data: Record, checkpoint: Record, services: Services, folder: Path
 ) -> tuple[str, dict[str, Any]]:

@@ -19,6 +19,7 @@ from slca_core.trainer.arguments import sft_arguments
 from slca_core.trainer.datasets import with_demonstration, write_sft_rows
 from slca_core.trainer.launch import environment, python_for, run_module
 from tasks.curate import split_path
+from tasks.limits import GPUS, limited
 from tasks.progress import bar, say
 from tasks.tracking import Tracking
 from tasks.workspace import Workspace
@@ -93,6 +94,7 @@ def finetune(study: Study, data: Record, policy: Record, name: str, splits: Spli
     return record
 
 
+@limited(GPUS)
 def _finetune(
     study: Study, data: Record, policy: Record, name: str, splits: Splits, epochs: int, folder: Path
 ) -> tuple[str, dict[str, Any]]:

@@ -7,7 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from tasks.progress_artifact import mirrored
 
 console = Console(stderr=True)
 
@@ -20,21 +31,22 @@ class _Display:
         self.bars = 0
         self.progress: Progress
 
-    def open(self, title: str, total: int | None, done: int) -> Callable[..., None]:
+    @contextmanager
+    def shown(self, title: str, total: int | None, done: int) -> Iterator[tuple[Progress, Task]]:
         with self.lock:
             if not self.bars:
                 self.progress = _progress()
                 self.progress.start()
             self.bars += 1
             progress = self.progress
-        task = progress.add_task(title, total=total, completed=done, note="")
-        return lambda **changes: progress.update(task, **changes)
-
-    def close(self) -> None:
-        with self.lock:
-            self.bars -= 1
-            if not self.bars:
-                self.progress.stop()
+            task = progress.add_task(title, total=total, completed=done, note="")
+        try:
+            yield progress, progress.tasks[progress.task_ids.index(task)]
+        finally:
+            with self.lock:
+                self.bars -= 1
+                if not self.bars:
+                    progress.stop()
 
 
 _display = _Display()
@@ -57,11 +69,13 @@ def _progress() -> Progress:
 @contextmanager
 def bar(title: str, total: int | None = None, done: int = 0) -> Iterator[Callable[..., None]]:
     """A bar for one step. The yielded function takes `completed=` (absolute) or `advance=`, and `note=` for words beside it."""
-    update = _display.open(title, total, done)
-    try:
+    with mirrored(title) as mirror, _display.shown(title, total, done) as (progress, task):
+
+        def update(**changes) -> None:
+            progress.update(task.id, **changes)
+            mirror(task.percentage, task.fields["note"])
+
         yield update
-    finally:
-        _display.close()
 
 
 def say(text: str) -> None:

@@ -18,6 +18,7 @@ from slca_core.trainer.ledger import read_lines
 from slca_core.trainer.spec import TrainSpec
 from tasks.curate import split_path
 from tasks.finetune import model_path
+from tasks.limits import GPUS, SERVICES, limited
 from tasks.progress import bar, say
 from tasks.services import Services, services_identity
 from tasks.tracking import ChildRun, Tracking
@@ -91,6 +92,7 @@ def train_arm(study: Study, arm: Arm, seed: int, data: Record, sft: Record, serv
     return record
 
 
+@limited(GPUS, SERVICES)
 def _train(
     study: Study, arm: Arm, seed: int, data: Record, sft: Record, services: Services, folder: Path, run: ChildRun
 ) -> tuple[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -26,3 +27,15 @@ def prefect_server():
 
     with prefect_test_harness(server_startup_timeout=180):
         yield
+
+
+@pytest.fixture(scope="session")
+def prefect_api(tmp_path_factory):
+    """The API of a server with all its services, the scheduler too, as `prefect server start` runs it."""
+    from slca_core.services.process import LOOPBACK, free_port, serve
+
+    home, port = tmp_path_factory.mktemp("prefect"), free_port()
+    argv = [sys.executable, "-m", "prefect", "server", "start", "--host", LOOPBACK, "--port", str(port)]
+    env = {"PREFECT_HOME": str(home), "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2"}
+    with serve("Prefect server", argv, port=port, log=home / "server.log", health="/api/health", env=env, timeout_s=180) as url:
+        yield f"{url}/api"

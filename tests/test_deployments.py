@@ -1,20 +1,36 @@
-"""prefect.yaml: every deployment names a flow that exists, with parameters it takes, and the study is a form."""
+"""prefect.yaml on a server: every deployment registers with its form and schedules, and a worker runs what is scheduled."""
 
 from __future__ import annotations
 
 import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import httpx
+import psutil
 import pytest
 import yaml
 from prefect import Flow
+from prefect.client.base import PrefectHttpxSyncClient
 from prefect.utilities.callables import parameter_schema
+from prefect.utilities.schema_tools import is_valid_schema, validate
 
-from flows.reproduce import reproduce
-from flows.sweep import sweep
+from slca_core.config import ARMS, load_study
+from slca_core.estimators import ESTIMATORS
+from slca_core.services.process import start, stop
+from tests.scripted import finish, write_study
 
 ROOT = Path(__file__).parents[1]
 DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
+STUDIES = sorted((ROOT / "configs" / "studies").glob("*.yaml"))
+PREFECT = (sys.executable, "-m", "prefect")
 
 
 def flow_of(deployment: dict) -> Flow:
@@ -38,9 +54,116 @@ def test_the_reproduction_the_sweep_and_a_nightly_smoke_are_deployed_the_last_tw
     assert all(schedules[name][0]["cron"] for name in ("sweep", "nightly-smoke"))
 
 
-@pytest.mark.parametrize("flow", [reproduce, sweep], ids=lambda flow: flow.name)
-def test_the_study_is_a_form_with_types_and_bounds(flow):
-    schema = parameter_schema(flow)
-    assert schema.properties["study"]["$ref"] == "#/definitions/Study"
-    assert {"name", "policy", "rl", "arms", "services"} <= set(schema.definitions["Study"]["properties"])
-    assert schema.definitions["RlConfig"]["properties"]["group_size"]["minimum"] == 2
+@pytest.fixture(scope="module")
+def api(prefect_api) -> Iterator[httpx.Client]:
+    """It asks again where a busy database makes the server say 503."""
+    with PrefectHttpxSyncClient(base_url=prefect_api, timeout=60, raise_on_all_errors=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def deployed(prefect_api, api) -> dict[str, dict]:
+    """What the server has after the commands that prefect.yaml opens with: name -> deployment."""
+    for command in (("work-pool", "create", "--type", "process", "local"), ("--no-prompt", "deploy", "--all")):
+        env = {**os.environ, "PREFECT_API_URL": prefect_api}
+        done = subprocess.run([*PREFECT, *command], cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return {deployment["name"]: deployment for deployment in api.post("/deployments/filter", json={}).json()}
+
+
+@pytest.fixture
+def study_schema(deployed) -> dict:
+    return deployed["reproduce"]["parameter_openapi_schema"]
+
+
+def test_every_deployment_is_registered_as_declared(deployed):
+    assert set(deployed) == {deployment["name"] for deployment in DEPLOYMENTS}
+    for declared in DEPLOYMENTS:
+        found = deployed[declared["name"]]
+        assert found["entrypoint"] == declared["entrypoint"]
+        assert found["parameters"] == declared.get("parameters", {})
+        schedules = [(one["schedule"]["cron"], one["schedule"]["timezone"], one["active"]) for one in found["schedules"]]
+        assert schedules == [(one["cron"], one["timezone"], one["active"]) for one in declared.get("schedules", [])]
+        assert is_valid_schema(found["parameter_openapi_schema"]) is None
+
+
+def test_the_study_is_a_form_with_types_bounds_and_choices(study_schema):
+    assert study_schema["properties"]["study"]["$ref"] == "#/definitions/Study"
+    models = study_schema["definitions"]
+    assert {"name", "policy", "rl", "arms", "services", "machine", "notify"} <= set(models["Study"]["properties"])
+    assert models["RlConfig"]["properties"]["group_size"]["minimum"] == 2
+    assert all(key == field["title"] for model in ("Study", "RlConfig") for key, field in models[model]["properties"].items())
+    name, arm = models["Study"]["properties"]["arms"]["items"]["anyOf"]
+    assert name["enum"] == sorted(path.stem for path in ARMS.glob("*.yaml"))
+    assert arm == {"$ref": "#/definitions/Arm"}
+    assert models["Arm"]["properties"]["estimator"]["anyOf"][0]["enum"] == sorted(ESTIMATORS)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_the_form_takes_every_study_that_ships_as_its_file_says_it(study_schema, path):
+    assert validate({"study": yaml.safe_load(path.read_text())}, study_schema) == []
+
+
+def test_the_server_refuses_an_unknown_arm_by_name(api, deployed):
+    study = {"name": "toy", "policy": {"scratch": {}}, "arms": ["slca", "slka"]}
+    answer = api.post(f"/deployments/{deployed['reproduce']['id']}/create_flow_run", json={"parameters": {"study": study}})
+    assert answer.status_code == 409
+    assert "'slka' is not one of" in answer.json()["detail"]
+
+
+@pytest.fixture(scope="module")
+def worker(prefect_api, deployed, tmp_path_factory) -> Iterator[subprocess.Popen]:
+    env = {"PREFECT_API_URL": prefect_api, "PREFECT_WORKER_QUERY_SECONDS": "1"}
+    log = tmp_path_factory.mktemp("worker") / "worker.log"
+    process = start([*PREFECT, "worker", "start", "--pool", "local"], log, env)
+    yield process
+    stop(process)
+
+
+@pytest.mark.e2e
+def test_a_scheduled_sweep_appears_and_a_worker_completes_it(api, deployed, worker, tmp_path):
+    """Every step has its record, so that the run takes seconds; only the schedule starts it."""
+    told = tmp_path / "told.json"
+    path = write_study(tmp_path, seeds=[1, 2], notify={"command": ["tee", str(told)]})
+    finish(load_study(path))
+    deployment = deployed["sweep"]["id"]
+    due = datetime.now(UTC) + timedelta(seconds=10)
+    once = {"rrule": f"DTSTART:{due:%Y%m%dT%H%M%SZ}\nRRULE:FREQ=DAILY;COUNT=1"}
+    schedule = {"active": True, "schedule": once, "parameters": {"study_file": str(path), "seeds": [1, 2]}}
+    assert api.post(f"/deployments/{deployment}/schedules", json=[schedule]).status_code == 201
+
+    def ended() -> list[dict]:
+        runs = api.post("/flow_runs/filter", json={"deployments": {"id": {"any_": [deployment]}}}).json()
+        return [run for run in runs if run["end_time"]]
+
+    (run,) = until(ended)
+    assert (run["state_name"], run["auto_scheduled"]) == ("Completed", True)
+    news = json.loads(told.read_text())
+    assert (news["study"], news["flow_run"], news["state"]) == ("scripted", run["name"], "completed")
+    assert Path(news["report"]).is_file()
+
+
+@pytest.mark.e2e
+def test_of_a_run_whose_process_is_killed_the_worker_tells(api, deployed, worker, tmp_path):
+    told = tmp_path / "told.json"
+    endless = {"generated": {"count": 10**7}}
+    path = write_study(tmp_path, name="killed", data=endless, notify={"command": ["tee", str(told)]})
+    wanted = {"parameters": {"study_file": str(path)}, "state": {"type": "SCHEDULED"}}
+    run = api.post(f"/deployments/{deployed['reproduce-file']['id']}/create_flow_run", json=wanted).json()
+    until((tmp_path / "state" / "artifacts").exists)
+    for process in psutil.Process(worker.pid).children(recursive=True):
+        if process.environ().get("PREFECT__FLOW_RUN_ID") == run["id"]:
+            process.kill()
+    news = json.loads(until(lambda: told.exists() and told.read_text()))
+    assert (news["study"], news["state"]) == ("killed", "crashed")
+    assert "-9" in news["message"]
+
+
+def until(condition: Callable[[], Any], timeout_s: float = 300) -> Any:
+    """What the condition gives, once it gives something."""
+    over = time.monotonic() + timeout_s
+    while time.monotonic() < over:
+        if found := condition():
+            return found
+        time.sleep(0.5)
+    raise AssertionError(f"{condition} did not come about within {timeout_s:.0f} s")

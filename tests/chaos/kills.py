@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,10 +54,10 @@ def disturb(start: Callable[[], subprocess.Popen], study: Study, draw: random.Ra
     done: list[Kill] = []
     while True:
         process, began = start(), time.monotonic()
-        if len(done) < kills and wait_for(lambda: process.poll() is not None or is_working(study, process.pid)):
-            wait_for(lambda: process.poll() is not None, draw.uniform(0, within_s))
-        else:
+        if len(done) == kills:
             process.wait()
+        else:
+            let_run(process, study, draw.uniform(0, within_s))
         if process.poll() is not None:
             assert process.returncode == 0, f"an attempt that nobody disturbed failed with code {process.returncode}, after {done}"
             return done
@@ -65,14 +66,12 @@ def disturb(start: Callable[[], subprocess.Popen], study: Study, draw: random.Ra
         kill_one(process, victim)
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 300) -> bool:
-    """Whether it came to hold in time."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if condition():
-            return True
+def let_run(process: subprocess.Popen, study: Study, seconds: float) -> None:
+    """Until the attempt has ended, or for so long from when it takes up its first step."""
+    while process.poll() is None and not is_working(study, process.pid):
         time.sleep(0.05)
-    return False
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
 
 
 def is_working(study: Study, pid: int) -> bool:

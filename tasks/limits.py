@@ -1,0 +1,78 @@
+"""Global concurrency limits of the Prefect server: so many GPUs, and so many steps at the frozen services, over all flow runs.
+
+    prefect gcl create slca-gpus --limit 32
+    prefect gcl create slca-services --limit 4
+
+A limit that is not defined limits nothing. Slots are taken when a step is made, never when its record is found, and a run that is
+killed gives its own back within minutes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
+from prefect.concurrency.sync import concurrency
+from prefect.context import TaskRunContext
+
+from slca_core.config import CpuProfile, Study
+from slca_core.errors import ConfigError
+from tasks.progress import say
+
+GPUS, SERVICES = "slca-gpus", "slca-services"
+_SOON_S = 2.0
+
+
+def slots(study: Study) -> dict[str, int]:
+    """How many slots of each limit a step of the study holds: its GPUs, or one for the CPU profile's machine; one at the services,
+    none if they are stand-ins, which a run has to itself.
+    """
+    machine = study.machine
+    if isinstance(machine, CpuProfile):
+        gpus = 1
+    else:
+        engines = 0 if machine.colocate else machine.vllm_engines * machine.vllm_tensor_parallel
+        gpus = machine.actor_nodes * machine.actor_gpus_per_node + engines
+    external = "external" in (study.services.mocker.managed, study.services.judge.managed)
+    return {GPUS: gpus, SERVICES: int(external)}
+
+
+def limited(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A function of a study and more, within the limits `names`; taken in the order given, so that no two runs wait for each other.
+
+    The function raises ConfigError if a limit is lower than what one step holds.
+    """
+
+    def decorate(work: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(work)
+        def within_limits(study: Study, *args: Any, **kwargs: Any) -> Any:
+            # Without a task run there is no server to ask.
+            held = slots(study) if TaskRunContext.get() else {}
+            with ExitStack() as stack:
+                for name in names:
+                    if occupy := held.get(name):
+                        stack.enter_context(_hold(name, occupy))
+                return work(study, *args, **kwargs)
+
+        return within_limits
+
+    return decorate
+
+
+@contextmanager
+def _hold(name: str, occupy: int) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(concurrency(name, occupy=occupy, timeout_seconds=_SOON_S))
+        except TimeoutError:
+            say(f"waiting for {occupy} of the slots of Prefect's limit {name}")
+            stack.enter_context(concurrency(name, occupy=occupy))
+        except ConcurrencySlotAcquisitionError as error:
+            raise ConfigError(
+                f"{occupy} slots of Prefect's limit {name} were expected for a step of this study, the server refused them: "
+                f"{' '.join(str(error.__cause__).split())}. If the limit is lower: prefect gcl update {name} --limit {occupy}"
+            ) from error
+        yield

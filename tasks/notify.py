@@ -1,0 +1,66 @@
+"""Who hears that a run completed, failed or crashed: the address or the command that the study names under `notify`.
+
+Prefect calls these hooks, a worker does so even for a run whose process was killed. Only the outermost flow run is told of, and a
+hook that fails costs a sentence, never the run.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+from prefect import Flow
+from prefect.client.schemas.objects import FlowRun, State
+
+from slca_core.config import NotifyConfig, Study, load_study
+from slca_core.errors import ConfigError
+from tasks.progress import say
+from tasks.report import report_paths
+
+_TIMEOUT_S = 30.0
+
+
+def tell(flow: Flow, flow_run: FlowRun, state: State) -> None:
+    """Sends study, flow run, state, message and report (its path, if the run completed) to whom the study names."""
+    if flow_run.parent_task_run_id is not None:
+        return
+    try:
+        study = _study_of(flow, flow_run)
+    except (ConfigError, ValueError):
+        # It is what the run failed of, and names nobody.
+        return
+    report = report_paths(study).html
+    news = {
+        "study": study.name,
+        "flow_run": flow_run.name,
+        "state": state.type.value.lower(),
+        "message": state.message or "",
+        "report": str(report) if state.is_completed() else None,
+    }
+    try:
+        _send(study.notify, json.dumps(news))
+    except (OSError, subprocess.SubprocessError, httpx.HTTPError, httpx.InvalidURL) as error:
+        say(f"Who is to hear of {study.name} (notify) was not told that it {news['state']}: {' '.join(str(error).split())}")
+
+
+HOOKS = {"on_completion": [tell], "on_failure": [tell], "on_crashed": [tell]}
+
+
+def _study_of(flow: Flow, flow_run: FlowRun) -> Study:
+    """The study of a run, which has it as a value or as a file with overrides."""
+    defaults = {name: values.get("default") for name, values in flow.parameters.properties.items()}
+    given: dict[str, Any] = defaults | flow_run.parameters
+    if "study" in given:
+        return Study.model_validate(given["study"])
+    return load_study(Path(given["study_file"]), tuple(given["overrides"] or ()))
+
+
+def _send(notify: NotifyConfig, news: str) -> None:
+    if notify.url:
+        headers = {"Content-Type": "application/json"}
+        httpx.post(notify.url, content=news, headers=headers, timeout=_TIMEOUT_S).raise_for_status()
+    if notify.command:
+        subprocess.run(notify.command, input=news, text=True, capture_output=True, timeout=_TIMEOUT_S, check=True)

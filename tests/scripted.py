@@ -1,0 +1,85 @@
+"""A study finished by a script: each step's record, with as much as the flow, MLflow and the report read of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+from slca_core.config import Study
+from slca_core.records import Step
+from slca_core.reporting.figures import QUANTITIES
+from slca_core.results import COLUMNS
+from tasks.plan import make_plan
+from tasks.workspace import Workspace
+
+EXTERNAL = {"managed": "external", "url": "http://127.0.0.1:9/v1", "model": "never called"}
+SETTINGS = {
+    "name": "scripted",
+    "policy": {"scratch": {}},
+    "data": {"test_size": 4},
+    "rl": {"updates": 2, "prompts_per_update": 2, "minibatch_prompts": 2, "group_size": 2},
+    "arms": ["grpo", "slca"],
+    "services": {"mocker": EXTERNAL, "judge": EXTERNAL},
+}
+SPENT = {"rollouts": 4, "prompt_tokens": 8.0, "response_tokens": 4.0, "error_rate": 0.0, "seconds_total": 1.0}
+
+
+def write_study(folder: Path, **changes) -> Path:
+    """A study file with its root beside it."""
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump({**SETTINGS, "root": str(folder / "state"), **changes}))
+    return path
+
+
+def finish(study: Study) -> None:
+    """Makes every step that has no record, in the order of the plan."""
+    while waiting := make_plan(study).to_run:
+        make(study, waiting[0].step)
+
+
+def make(study: Study, step: Step) -> None:
+    """One step's record; its output follows from its identity."""
+    facts = {"curate": _curate, "policy": _policy, "finetune": _finetune, "train": _train, "evaluate": _evaluate}[step.step]
+    Workspace(study).store.run(step, lambda folder: (f"out-{step.identity}", facts(folder, step)))
+
+
+def _curate(folder: Path, step: Step) -> dict:
+    for split in ("sft", "rl", "test"):
+        pd.DataFrame({"sample_id": ["a", "b"]}).to_parquet(folder / f"{split}.parquet")
+    files = {f"{split}.parquet": f"{step.identity}-{split}" for split in ("sft", "rl", "test")}
+    return {"read": 6, "files": files, "splits": {split: {"single": 2} for split in ("sft", "rl", "test")}}
+
+
+def _policy(folder: Path, step: Step) -> dict:
+    return {"made": "by a script"}
+
+
+def _finetune(folder: Path, step: Step) -> dict:
+    (folder / "loss.jsonl").write_text(json.dumps({"step": 1, "loss": 0.5}) + "\n")
+    return {"steps": 1, "loss": 0.5}
+
+
+def _train(folder: Path, step: Step) -> dict:
+    write_metrics(folder, updates=step.config["rl"]["updates"])
+    return {"updates": step.config["rl"]["updates"], "order_digest": f"order-{step.config['seed']}"}
+
+
+def write_metrics(folder: Path, updates: int) -> None:
+    """`metrics.jsonl` of a run of so many updates."""
+    means = {quantity.column: 0.5 for quantity in QUANTITIES}
+    lines = [json.dumps({"update": update, **SPENT, **means}) for update in range(1, updates + 1)]
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def _evaluate(folder: Path, step: Step) -> dict:
+    metrics = {"process": 0.75, "success_process": 0.5, "exact": 0.25}
+    rows = [
+        (step.name, step.config["seed"], "toucan_test", "single", item, 0, "greedy", metric, value)
+        for metric, value in metrics.items()
+        for item in ("a", "b", "c", "d")
+    ]
+    pd.DataFrame(rows, columns=list(COLUMNS)).to_parquet(folder / "items.parquet")
+    return {**metrics, "items": 4, "too_long": 0}

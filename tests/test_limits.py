@@ -1,0 +1,115 @@
+"""Training runs under one Prefect server: as many at once as its limits have slots for. The training itself is a script."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+from prefect import flow, task
+from prefect.client.orchestration import get_client
+from prefect.concurrency.sync import concurrency
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+import tasks.train as training
+from slca_core.config import GpuProfile, JudgeConfig, ServicesConfig, Study, load_study
+from slca_core.errors import ConfigError
+from slca_core.trainer.spec import load_spec
+from tasks.limits import GPUS, SERVICES, limited, slots
+from tasks.plan import make_plan
+from tasks.services import Services
+from tasks.tracking import Tracking
+from tests.scripted import make, write_metrics, write_study
+
+STUDY = Study(name="toy", policy={"scratch": {}})
+EXTERNAL = ServicesConfig(judge=JudgeConfig(managed="external", url="http://127.0.0.1:9/v1", model="judge"))
+
+
+@pytest.fixture
+def server(prefect_api):
+    with temporary_settings({PREFECT_API_URL: prefect_api}), get_client(sync_client=True) as client:
+        yield client
+
+
+@contextmanager
+def limit(client, name: str, value: int):
+    client.upsert_global_concurrency_limit_by_name(name, value)
+    try:
+        yield
+    finally:
+        client.delete_global_concurrency_limit_by_name(name)
+
+
+@pytest.fixture
+def two_runs(tmp_path, monkeypatch):
+    """A flow that starts the training of two arms at once and returns when each was at work; each takes half a second."""
+    study = load_study(write_study(tmp_path))
+    while (one := make_plan(study).to_run[0].step).step != "train":
+        make(study, one)
+    made = {one.name: one.record for one in make_plan(study).steps}
+    Tracking(study)  # MLflow makes its store once.
+    spans: list[tuple[float, float]] = []
+
+    def train(module: str, argv: list[str], **_) -> None:
+        spec, began = load_spec(Path(argv[0])), time.monotonic()
+        time.sleep(0.5)
+        write_metrics(spec.folder, spec.rl.updates)
+        spec.model.mkdir()
+        spans.append((began, time.monotonic()))
+
+    monkeypatch.setattr(training, "run_module", train)
+    monkeypatch.setattr(training, "write_prompts", lambda spec, rows: {"order_digest": "order"})
+    monkeypatch.setattr(training, "bar", lambda *_, **__: nullcontext(lambda **_: None))
+
+    @flow
+    def compare() -> list[tuple[float, float]]:
+        services = Services("", "")
+        data, sft = made["curate"], made["finetune sft"]
+        runs = [training.train_arm.submit(study, arm, 1, data, sft, services) for arm in study.arms]
+        assert [run.result().facts["updates"] for run in runs] == [2, 2]
+        return sorted(spans)
+
+    return compare
+
+
+def test_two_training_runs_under_a_limit_of_one_do_not_overlap(server, two_runs):
+    with limit(server, GPUS, 1):
+        first, second = two_runs()
+    assert first[1] <= second[0]
+
+
+def test_without_the_limit_they_do(server, two_runs):
+    first, second = two_runs()
+    assert second[0] < first[1]
+
+
+def test_what_has_a_record_waits_for_no_slot(server, two_runs):
+    two_runs()
+    with limit(server, GPUS, 1), concurrency(GPUS, occupy=1):
+        assert len(two_runs()) == 2, "nothing was trained again"
+
+
+def test_a_limit_below_what_one_step_holds_is_named(server):
+    study = STUDY.model_copy(update={"machine": GpuProfile()})
+
+    @flow
+    def train() -> None:
+        task(limited(GPUS)(lambda study: None))(study)
+
+    with limit(server, GPUS, 4), pytest.raises(ConfigError, match=f"8 slots of Prefect's limit {GPUS}"):
+        train()
+
+
+@pytest.mark.parametrize(
+    ("changes", "held"),
+    [
+        ({}, {GPUS: 1, SERVICES: 0}),
+        ({"machine": GpuProfile(actor_nodes=4, actor_gpus_per_node=8)}, {GPUS: 32, SERVICES: 0}),
+        ({"machine": GpuProfile(colocate=False, vllm_engines=4, vllm_tensor_parallel=2)}, {GPUS: 16, SERVICES: 0}),
+        ({"services": EXTERNAL}, {GPUS: 1, SERVICES: 1}),
+    ],
+    ids=["two cores", "colocated", "engines beside", "external judge"],
+)
+def test_a_step_holds_the_gpus_of_its_profile_and_a_slot_at_shared_services(changes, held):
+    assert slots(STUDY.model_copy(update=changes)) == held
