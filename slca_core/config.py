@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -392,10 +393,14 @@ def _apply(values: dict[str, Any], override: str) -> None:
         raise ConfigError(f"The value of the override {override!r} is not YAML.") from None
 
 
+# Of a pydantic model, and of a dataclass.
+_UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")
+
+
 def _explain(item: Any, root: type[BaseModel] | None = None) -> str:
     """One error of a validation, in a sentence; places are below `root`, a study unless said."""
     location = ".".join(str(part) for part in item["loc"])
-    if item["type"] != "extra_forbidden":
+    if item["type"] not in _UNKNOWN_KEY:
         # A mapping is named by its place; what is wrong with it, the message says.
         found = "" if isinstance(item["input"], BaseModel | dict) else f" (found {str(item['input'])[:80]!r})"
         return f"{location or 'study'}: {item['msg'].removeprefix('Value error, ')}{found}"
@@ -406,19 +411,26 @@ def _explain(item: Any, root: type[BaseModel] | None = None) -> str:
 
 def _known_keys(location: tuple[Any, ...], root: type[BaseModel]) -> list[str]:
     """The keys of the model that stands at `location`, where pydantic puts list positions and the tags of unions too."""
-    models: list[type[BaseModel]] = [root]
+    models: list[Any] = [root]
     for part in location:
-        fields = [model.model_fields[part] for model in models if part in model.model_fields]
-        if fields:
-            models = [model for field in fields for model in _models_in(field.annotation)]
+        inner = [_fields(model)[part] for model in models if part in _fields(model)]
+        if inner:
+            models = [model for annotation in inner for model in _models_in(annotation)]
         else:
-            tagged = [model for model in models if "kind" in model.model_fields and model.model_fields["kind"].default == part]
+            tagged = [model for model in models if get_args(_fields(model).get("kind")) == (part,)]
             models = tagged or models
-    return [key for model in models for key in model.model_fields]
+    return [key for model in models for key in _fields(model)]
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def _models_in(annotation: Any) -> Iterator[Any]:
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or is_dataclass(annotation)):
         yield annotation
     for argument in get_args(annotation):
         yield from _models_in(argument)
+
+
+def _fields(model: Any) -> dict[Any, Any]:
+    """Key -> annotation of a pydantic model or a dataclass."""
+    if is_dataclass(model):
+        return get_type_hints(model)
+    return {key: field.annotation for key, field in model.model_fields.items()}
