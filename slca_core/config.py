@@ -281,10 +281,38 @@ class EvaluationConfig(Frozen):
     toucan_test: ToucanTestConfig = ToucanTestConfig()
 
 
+class LocalLauncher(Frozen):
+    """Training is a child process of the flow and ends with it."""
+
+    kind: Literal["local"] = "local"
+
+
+class RayJobLauncher(Frozen):
+    """Training is a job of a running Ray cluster and goes on without the flow; nodes share root, checkout and Python."""
+
+    kind: Literal["ray_job"] = "ray_job"
+    address: str = Field(pattern=r"^https?://", description="of the cluster's dashboard, e.g. http://HEAD:8265")
+
+
+class SlurmLauncher(Frozen):
+    """Training is a batch job of Slurm that starts Ray over its nodes; untested on a real cluster."""
+
+    kind: Literal["slurm"] = "slurm"
+    partition: str | None = None
+    account: str | None = None
+    time: str = Field("1-00:00:00", description="limit, as sbatch takes it")
+    nodes: int | None = Field(None, ge=1, description="the machine's own unless said")
+    setup: tuple[str, ...] = Field((), description="shell lines before anything else, e.g. module load cuda")
+
+
+Launcher = Annotated[LocalLauncher | RayJobLauncher | SlurmLauncher, Field(discriminator="kind")]
+
+
 class CpuProfile(Frozen):
     """Two cores: stock OpenRLHF through the CPU adapter, float32, gloo."""
 
     kind: Literal["cpu"] = "cpu"
+    launcher: Launcher = LocalLauncher()
     threads: int = Field(2, ge=1)
     kv_cache_gib: int = Field(1, ge=1)
 
@@ -293,6 +321,7 @@ class GpuProfile(Frozen):
     """A CUDA cluster; untested where this project is developed."""
 
     kind: Literal["gpu"] = "gpu"
+    launcher: Launcher = LocalLauncher()
     actor_nodes: int = 1
     actor_gpus_per_node: int = 8
     vllm_engines: int = 4
@@ -308,7 +337,7 @@ class Study(Frozen):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     description: str = ""
     root: Path = Field(Path(".slca"), description="all state: artifacts, MLflow store, Prefect, caches, logs")
-    seeds: tuple[int, ...] = Field((1,), min_length=1)
+    seeds: tuple[int, ...] = Field((1,), min_length=1, description="of RL and evaluation; SFT has its own")
     data: DataConfig = DataConfig()
     policy: PolicyConfig
     sft: SftConfig = SftConfig()

@@ -12,8 +12,9 @@ from slca_core.config import Arm, Study
 from slca_core.errors import ConfigError, DataError
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.records import Record, Step
+from slca_core.trainer import launchers
 from slca_core.trainer.datasets import write_prompts
-from slca_core.trainer.launch import environment, run_module
+from slca_core.trainer.launch import environment
 from slca_core.trainer.ledger import read_lines
 from slca_core.trainer.spec import TrainSpec
 from tasks.curate import split_path
@@ -118,7 +119,7 @@ def _train(
                 update(completed=last["update"], note=f"R_tool {last['r_tool']:.2f} R_sum {last['r_sum']:.2f}")
 
         log = folder / "train.log"
-        run_module("slca_core.trainer.run_rl", [str(spec_path)], log=log, env=environment(study.root), on_poll=watch)
+        launchers.train(spec, spec_path, log=log, env=environment(study.root), on_poll=watch, say=say)
     done = len(read_lines(spec.metrics))
     if done != updates:
         raise DataError(f"{updates} policy updates were expected of {arm.name}, {done} are in {spec.metrics}. See {log}.")
