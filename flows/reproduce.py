@@ -27,7 +27,7 @@ def reproduce(study: Study) -> ReportPaths:
     data = curate(study)
     policy, sft, sft_full = finetune(study, data)
     arms = compare(study, data, sft)
-    baselines = {name: {study.seeds[0]: record} for name, record in ((SFT, sft), (SFT_FULL, sft_full))}
+    baselines = {name: {study.sft.seed: record} for name, record in ((SFT, sft), (SFT_FULL, sft_full))}
     evaluated = evaluate(study, data, baselines | arms)
     return report(study, data, [policy, sft, sft_full], evaluated)
 

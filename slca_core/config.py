@@ -140,6 +140,7 @@ class ScratchPolicy(Frozen):
     layers: int = 3
     heads: int = 4
     initializer_range: float = 0.08
+    seed: int = 1
 
     @model_validator(mode="after")
     def _head_size_runs_on_cpu(self) -> ScratchPolicy:
@@ -175,6 +176,7 @@ class SftConfig(Frozen):
     scheduler: str = "cosine_with_min_lr"
     min_lr_ratio: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
+    seed: int = Field(1, description="of SFT alone: all seeds of the study start from one SFT checkpoint")
 
 
 class RlConfig(Frozen):

@@ -16,7 +16,7 @@ SOURCES = {
     "train.batch_size": "Table 6, batch",
     "train.max_epochs": "Table 6, epochs",
     "train.num_episodes": "one pass over the prompt file, which holds every update",
-    "train.seed": "study seeds",
+    "train.seed": "the study's own",
     "adam.lr": "Table 6, SFT learning rate",
     "lr_scheduler": "Table 6, SFT schedule",
     "lr_warmup_ratio": "Table 6, SFT warm-up",
@@ -51,7 +51,7 @@ def commands(study: Study) -> Iterator[tuple[str, list[str]]]:
         folder = artifacts / "finetune" / name
         run = {
             **{"model": start, "dataset": folder / "messages.jsonl", "out": folder / "model"},
-            **{"epochs": epochs, "seed": study.seeds[0], "cpu": isinstance(study.machine, CpuProfile)},
+            **{"epochs": epochs, "cpu": isinstance(study.machine, CpuProfile)},
         }
         argv, published = (sft_arguments(sft, **run) for sft in (study.sft, SftConfig()))
         yield f"finetune {name}", as_shell("openrlhf.cli.train_sft", argv, published)

@@ -44,7 +44,7 @@ def policy_step(study: Study, data: Record) -> Step:
     """ConfigError if the study names a checkpoint that is none."""
     policy = study.policy
     if policy.scratch:
-        config: dict[str, Any] = {"scratch": policy.scratch.model_dump(), "seed": study.seeds[0], "max_length": study.rl.max_length}
+        config: dict[str, Any] = {"scratch": policy.scratch.model_dump(), "max_length": study.rl.max_length}
         inputs = {"data": data.output_digest}
     else:
         config, inputs = {}, {"checkpoint": checkpoint_digest(require_checkpoint(policy.checkpoint))}
@@ -56,7 +56,7 @@ def finetune_step(study: Study, data: Record, policy: Record, name: str, splits:
     return Step(
         step="finetune",
         name=name,
-        config={"sft": settings, "epochs": epochs, "splits": list(splits), "seed": study.seeds[0]},
+        config={"sft": settings, "epochs": epochs, "splits": list(splits)},
         inputs={"data": data.output_digest, "policy": policy.output_digest},
         code=CODE,
     )
@@ -71,7 +71,7 @@ def prepare_policy(study: Study, data: Record) -> Record:
         out = folder / "model"
         if policy.scratch:
             samples = with_demonstration(read_split(split_path(data, "sft")))
-            create_policy(out, samples, policy.scratch, max_length=study.rl.max_length, seed=study.seeds[0])
+            create_policy(out, samples, policy.scratch, max_length=study.rl.max_length)
         else:
             adopt_chat_format(policy.checkpoint, out)
         return checkpoint_digest(out), {"made": "from scratch" if policy.scratch else "from a checkpoint"}
@@ -85,7 +85,7 @@ def finetune(study: Study, data: Record, policy: Record, name: str, splits: Spli
     workspace = Workspace(study)
     step = finetune_step(study, data, policy, name, splits, epochs)
     tracking = Tracking(study)
-    with tracking.child(step, condition=name, seed=study.seeds[0]) as run:
+    with tracking.child(step, condition=name, seed=study.sft.seed) as run:
         record = workspace.store.run(step, lambda folder: _finetune(study, data, policy, name, splits, epochs, folder))
         run.finish(record, datasets=[(split, split_path(data, split)) for split in splits])
         run.log_curve(record.folder / "loss.jsonl", step_key="step")
@@ -107,7 +107,6 @@ def _finetune(
         dataset=rows,
         out=folder / "model",
         epochs=epochs,
-        seed=study.seeds[0],
         cpu=isinstance(study.machine, CpuProfile),
     )
     curve = _run(study, f"finetune {name}", argv, folder / "train.log")

@@ -96,7 +96,7 @@ class _Planner:
             step = finetune_step(study, data, policy, name, splits, epochs)
             tuned = self._planned(f"finetune {name}", step, ("curate", "policy"))
             yield tuned
-            checkpoints.append((name, study.seeds[0], record_of(tuned), tuned.name))
+            checkpoints.append((name, study.sft.seed, record_of(tuned), tuned.name))
         sft = checkpoints[0][2]
         for arm in study.arms:
             for seed in study.seeds:

@@ -106,6 +106,33 @@ def test_more_seeds_run_only_what_is_new(study_file):
     assert len(plan.to_run) == 8
 
 
+def test_other_seeds_reuse_the_policy_and_its_sft(study_file):
+    finish(load_study(study_file))
+    plan = make_plan(load_study(study_file, ("seeds=[2,3]",)))
+    assert all(re.match(r"(train|evaluate) .*, seed [23]$", one.name) for one in plan.to_run)
+    assert {one.name for one in plan.steps if one.state == "cached"} >= {"policy", "finetune sft", "evaluate sft, seed 1"}
+
+
+@pytest.mark.parametrize(
+    ("override", "first"),
+    [("sft.seed=2", "finetune sft"), ("policy.scratch.seed=2", "policy"), ("seeds=[2]", "train grpo, seed 2")],
+)
+def test_a_seed_bears_on_its_own_stage_and_what_follows(study_file, override, first):
+    finish(load_study(study_file))
+    assert make_plan(load_study(study_file, (override,))).to_run[0].name == first
+
+
+def test_where_training_runs_is_no_part_of_what_it_is(study_file):
+    places = (
+        {"kind": "cpu"},
+        {"kind": "cpu", "launcher": {"kind": "ray_job", "address": "http://head:8265"}},
+        {"kind": "gpu", "launcher": {"kind": "slurm", "partition": "h20"}},
+    )
+    found = [Study.model_validate({**SETTINGS, "root": study_file.parent, "machine": place}) for place in places]
+    identities = [[one.step.identity for one in make_plan(study).steps] for study in found]
+    assert identities[0] == identities[1] == identities[2]
+
+
 def test_changed_code_is_named(study_file, monkeypatch):
     study = load_study(study_file)
     finish(study)

@@ -85,7 +85,7 @@ def _machine_arguments(spec: TrainSpec) -> Arguments:
     }
 
 
-def sft_arguments(sft: SftConfig, *, model: Path, dataset: Path, out: Path, epochs: int, seed: int, cpu: bool) -> list[str]:
+def sft_arguments(sft: SftConfig, *, model: Path, dataset: Path, out: Path, epochs: int, cpu: bool) -> list[str]:
     """Arguments of `openrlhf.cli.train_sft`: the loss on the tokens of every assistant turn."""
     arguments: Arguments = {
         "model.model_name_or_path": model,
@@ -97,7 +97,7 @@ def sft_arguments(sft: SftConfig, *, model: Path, dataset: Path, out: Path, epoc
         "train.batch_size": sft.batch_size,
         "train.micro_batch_size": sft.micro_batch_size,
         "train.max_epochs": epochs,
-        "train.seed": seed,
+        "train.seed": sft.seed,
         "adam.lr": sft.learning_rate,
         "adam.betas": sft.betas,
         "lr_scheduler": sft.scheduler,
