@@ -226,6 +226,21 @@ class RlConfig(Frozen):
         return self
 
 
+class Deployment(Frozen):
+    """How vLLM serves a frozen model elsewhere, so that the plan can print the command. Bears on nothing else."""
+
+    checkpoint: str
+    dtype: Literal["auto", "bfloat16"] = "auto"
+    tensor_parallel: int = Field(8, ge=1)
+    expert_parallel: bool = False
+    max_model_len: int = Field(ge=1)
+    max_num_seqs: int = Field(ge=1)
+    gpu_memory: float = Field(gt=0, le=1)
+    custom_all_reduce: bool = True
+    chunked_prefill: bool = False
+    async_scheduling: bool = False
+
+
 class ServiceConfig(Frozen):
     """One frozen model behind an OpenAI-compatible endpoint."""
 
@@ -239,6 +254,7 @@ class ServiceConfig(Frozen):
     retry_delay_s: float = Field(1.0, ge=0)
     concurrency: int = Field(300, ge=1)
     api_key_env: str | None = Field(None, description="name of the environment variable that holds the key")
+    deployment: Deployment | None = None
 
     @model_validator(mode="after")
     def _external_has_url(self) -> ServiceConfig:
@@ -330,7 +346,30 @@ class GpuProfile(Frozen):
     vllm_tensor_parallel: int = 2
     colocate: bool = True
     gpu_memory: float = 0.6
+    sft_gpus: int = Field(8, ge=1, description="of one node, for SFT")
     ray_address: str | None = "auto"
+
+    @property
+    def gpus(self) -> int:
+        """That one training run holds."""
+        training = self.actor_nodes * self.actor_gpus_per_node
+        return training if self.colocate else 2 * training + self.vllm_engines * self.vllm_tensor_parallel
+
+
+class Assumptions(Frozen):
+    """What the plan estimates by where nothing was measured, marked as assumed. Bears on nothing else."""
+
+    curated_samples: int = Field(ge=1, description="of the SFT and RL splits together")
+    prompt_tokens: int = Field(ge=1, description="mean of a rollout")
+    response_tokens: int = Field(ge=1, description="mean of a rollout, observations included")
+    mocker_calls: float = Field(ge=0, description="mean of a rollout")
+    rl_tokens_per_gpu_s: float = Field(gt=0, description="of rollouts, from generation to the last gradient step")
+    sft_tokens_per_gpu_s: float = Field(gt=0)
+    served_tokens_per_gpu_s: float = Field(gt=0, description="of evaluation's rollouts")
+
+    @property
+    def rollout_tokens(self) -> int:
+        return self.prompt_tokens + self.response_tokens
 
 
 class Study(Frozen):
@@ -351,6 +390,7 @@ class Study(Frozen):
     services: ServicesConfig = ServicesConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     machine: CpuProfile | GpuProfile = Field(CpuProfile(), discriminator="kind")
+    assumptions: Assumptions | None = Field(None, description="for the plan's estimates, where nothing was measured yet")
     paper_backbone: str | None = Field(None, description="backbone whose published figures stand beside ours, e.g. qwen2.5-7b")
 
     @field_validator("machine", mode="before")

@@ -21,6 +21,7 @@ from slca_core.rollout import Limits, Scoring, prompts_that_fit
 from slca_core.trainer.serve import served
 from tasks.curate import split_path
 from tasks.finetune import model_path
+from tasks.placement import placement
 from tasks.progress import bar, say
 from tasks.services import Services, services_identity
 from tasks.tracking import Tracking
@@ -55,6 +56,7 @@ def evaluation_step(study: Study, condition: str, seed: int, data: Record, check
         },
         inputs={"test_split": data.facts["files"]["test.parquet"], "checkpoint": checkpoint.output_digest},
         code=CODE,
+        placement=placement(study),
     )
 
 

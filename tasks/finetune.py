@@ -14,11 +14,12 @@ from slca_core.config import CpuProfile, Study
 from slca_core.curation.pipeline import read_split
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.policy import adopt_chat_format, create_policy, require_checkpoint
-from slca_core.records import Record, Step
-from slca_core.trainer.arguments import sft_arguments
+from slca_core.records import Record, Step, not_there
+from slca_core.trainer.arguments import sft_arguments, sft_launch
 from slca_core.trainer.datasets import with_demonstration, write_sft_rows
 from slca_core.trainer.launch import environment, run_module
 from tasks.curate import split_path
+from tasks.placement import placement
 from tasks.progress import bar, say
 from tasks.tracking import Tracking
 from tasks.workspace import Workspace
@@ -40,14 +41,17 @@ def model_path(record: Record) -> Path:
     return record.folder / "model"
 
 
-def policy_step(study: Study, data: Record) -> Step:
-    """ConfigError if the study names a checkpoint that is none."""
+def policy_step(study: Study, data: Record, *, planned: bool = False) -> Step:
+    """ConfigError if the study names a checkpoint that is none; if it is only `planned`, the folder may come later."""
     policy = study.policy
     if policy.scratch:
         config: dict[str, Any] = {"scratch": policy.scratch.model_dump(), "max_length": study.rl.max_length}
         inputs = {"data": data.output_digest}
+    elif planned and not policy.checkpoint.exists():
+        config, inputs = {}, {"checkpoint": not_there(policy.checkpoint)}
     else:
-        config, inputs = {}, {"checkpoint": checkpoint_digest(require_checkpoint(policy.checkpoint))}
+        folder = require_checkpoint(policy.checkpoint)
+        config, inputs = {}, {"checkpoint": checkpoint_digest(folder, Workspace(study).inputs.file_digest)}
     return Step(step="policy", name=study.name, config=config, inputs=inputs, code=POLICY_CODE)
 
 
@@ -59,6 +63,7 @@ def finetune_step(study: Study, data: Record, policy: Record, name: str, splits:
         config={"sft": settings, "epochs": epochs, "splits": list(splits)},
         inputs={"data": data.output_digest, "policy": policy.output_digest},
         code=CODE,
+        placement=placement(study),
     )
 
 
@@ -126,7 +131,8 @@ def _run(study: Study, title: str, argv: list[str], log: Path) -> list[dict[str,
                 last = points[-1]
                 update(completed=last["step"], total=last["total"], note=f"loss {last['loss']:.3f}")
 
-        run_module("slca_core.trainer.run_sft", argv, log=log, env=env, on_poll=watch)
+        module, *launch = sft_launch(study.machine, "slca_core.trainer.run_sft")
+        run_module(module, [*launch, *argv], log=log, env=env, on_poll=watch)
     return [{"step": point["step"], "loss": point["loss"]} for point in read_loss(log)]
 
 

@@ -19,6 +19,7 @@ from slca_core.trainer.ledger import read_lines
 from slca_core.trainer.spec import TrainSpec
 from tasks.curate import split_path
 from tasks.finetune import model_path
+from tasks.placement import placement
 from tasks.progress import bar, say
 from tasks.services import Services, services_identity
 from tasks.tracking import ChildRun, Tracking
@@ -62,6 +63,7 @@ def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) 
         },
         inputs={"rl_split": data.facts["files"]["rl.parquet"], "sft": sft.output_digest},
         code=CODE,
+        placement=placement(study),
     )
 
 

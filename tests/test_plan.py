@@ -12,12 +12,20 @@ import yaml
 from typer.testing import CliRunner
 
 from flows.cli import app
-from slca_core.config import ARMS, Study, load_study
-from slca_core.errors import ConfigError
+from slca_core.config import ARMS, REPOSITORY, Study, load_study
+from slca_core.errors import ConfigError, DataError
+from slca_core.matching import find_mismatches
 from slca_core.records import Step
-from tasks.plan import Plan, explain, make_plan
+from tasks.curate import curation_step
+from tasks.finetune import policy_step
+from tasks.plan import Plan, explain, make_plan, record_of
 from tasks.workspace import Workspace
 
+# A training's only update: 16 rollouts of 100 tokens and three mocker calls.
+LINE = {
+    **{"update": 1, "rollouts": 16, "r_tool": 0.5, "r_sum": 0.25, "error_rate": 0.0},
+    **{"prompt_tokens": 60.0, "response_tokens": 40.0, "mocker_calls": 3.0},
+}
 SETTINGS = {
     "name": "tiny",
     "policy": {"scratch": {}},
@@ -38,9 +46,10 @@ def make(study: Study, step: Step) -> None:
     """A record such as the step would leave; its output follows from its identity."""
 
     def work(folder: Path) -> tuple[str, dict]:
-        (folder / "metrics.jsonl").write_text(json.dumps({"update": 1, "rollouts": 16, "r_tool": 0.5, "r_sum": 0.25}) + "\n")
+        (folder / "metrics.jsonl").write_text(json.dumps(LINE) + "\n")
         files = {f"{split}.parquet": f"{step.identity}-{split}" for split in ("sft", "rl", "test")}
-        return f"out-{step.identity}", {"files": files, "items": 10}
+        splits = {split: {"single_turn": 50} for split in ("sft", "rl", "test")}
+        return f"out-{step.identity}", {"files": files, "splits": splits, "read": 100, "samples": 50, "items": 10}
 
     Workspace(study).store.run(step, work)
 
@@ -62,7 +71,7 @@ def test_a_fresh_study_runs_everything_but_what_arms_share(study_file):
     assert set(found.values()) == {"to run", "shared"}
     assert plan.steps[0].reason == "never made"
     assert plan.seconds is None, "nothing was measured here yet"
-    rollouts = {one.name: one.rollouts for one in plan.steps}
+    rollouts = {one.name: one.estimate.rollouts for one in plan.steps}
     assert (rollouts["train slca, seed 1"], rollouts["evaluate slca, seed 1"], rollouts["curate"]) == (16, 20, 0)
 
 
@@ -77,6 +86,26 @@ def test_planning_writes_nothing(study_file):
     study = load_study(study_file)
     make_plan(study)
     assert not study.root.exists()
+
+
+def test_what_is_not_there_yet_is_waited_for_in_planning_and_refused_in_running(study_file, tmp_path):
+    absent = {"data": {"source": [str(tmp_path / "corpus")], "test_size": 10}, "policy": {"checkpoint": str(tmp_path / "base")}}
+    study = Study.model_validate({**SETTINGS, **absent, "root": tmp_path / "state"})
+    curated, prepared, tuned, *_ = make_plan(study).steps
+    assert curated.reason == f"waits for source (not there yet: {tmp_path / 'corpus'})"
+    assert prepared.reason == f"waits for checkpoint (not there yet: {tmp_path / 'base'})"
+    assert tuned.reason == "waits for data, policy"
+    with pytest.raises(DataError, match=f"was expected at {tmp_path / 'corpus'}"):
+        curation_step(study)
+    with pytest.raises(ConfigError, match=f"was expected at {tmp_path / 'base'}"):
+        policy_step(study, record_of(curated))
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "configs" / "studies").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_study_plans_where_nothing_is_there_yet(path, tmp_path):
+    plan = make_plan(load_study(path, (f"root={tmp_path}",)))
+    assert {one.state for one in plan.steps} == {"to run", "shared"}
+    assert find_mismatches(plan.study) == ()
 
 
 def test_a_finished_study_has_nothing_to_run(study_file):
