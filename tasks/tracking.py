@@ -49,7 +49,7 @@ class Tracking:
         return self.client.create_experiment(self.study.name, artifact_location=location)
 
     def _parent(self) -> Run:
-        values = self.study.model_dump(mode="json", exclude={"root"})
+        values = self.study.model_dump(mode="json", exclude={"root": True, "assumptions": True, "machine": {"launcher"}})
         tag = digest(values)
         if found := self._find({PARENT: tag}):
             return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,8 +13,10 @@ import yaml
 from typer.testing import CliRunner
 
 from flows.cli import app
+from slca_core import digest_cache
 from slca_core.config import ARMS, REPOSITORY, Study, load_study
 from slca_core.errors import ConfigError, DataError
+from slca_core.fingerprint import file_digest
 from slca_core.matching import find_mismatches
 from slca_core.records import Step
 from tasks.curate import curation_step
@@ -108,6 +111,26 @@ def test_every_shipped_study_plans_where_nothing_is_there_yet(path, tmp_path):
     assert find_mismatches(plan.study) == ()
 
 
+def test_a_second_plan_reads_no_large_input_again(study_file, tmp_path, monkeypatch):
+    base = tmp_path / "base"
+    base.mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        (base / name).write_text("{}")
+    weights = base / "model.safetensors"
+    weights.write_bytes(bytes(digest_cache.LARGE))
+    os.utime(weights, (0, 0))
+    study = Study.model_validate({**SETTINGS, "policy": {"checkpoint": str(base)}, "root": tmp_path / "state"})
+    monkeypatch.setattr("tasks.placement.parameter_count", lambda _config: 1)
+    first = make_plan(study)
+
+    def read(path: Path) -> str:
+        assert path != weights
+        return file_digest(path)
+
+    monkeypatch.setattr(digest_cache, "file_digest", read)
+    assert [one.step.identity for one in make_plan(study).steps] == [one.step.identity for one in first.steps]
+
+
 def test_a_finished_study_has_nothing_to_run(study_file):
     study = load_study(study_file)
     finish(study)
@@ -151,15 +174,32 @@ def test_a_seed_bears_on_its_own_stage_and_what_follows(study_file, override, fi
     assert make_plan(load_study(study_file, (override,))).to_run[0].name == first
 
 
-def test_where_training_runs_is_no_part_of_what_it_is(study_file):
-    places = (
-        {"kind": "cpu"},
-        {"kind": "cpu", "launcher": {"kind": "ray_job", "address": "http://head:8265"}},
-        {"kind": "gpu", "launcher": {"kind": "slurm", "partition": "h20"}},
-    )
-    found = [Study.model_validate({**SETTINGS, "root": study_file.parent, "machine": place}) for place in places]
-    identities = [[one.step.identity for one in make_plan(study).steps] for study in found]
-    assert identities[0] == identities[1] == identities[2]
+JUDGE = {"managed": "external", "url": "http://judge:8016/v1", "model": "judge"}
+ELSEWHERE = {
+    "machine": {"kind": "cpu", "threads": 8, "launcher": {"kind": "ray_job", "address": "http://head:8265"}},
+    "services": {
+        "judge": {
+            **JUDGE,
+            "url": "http://other/v1",
+            "deployment": {"checkpoint": "j", "max_model_len": 1, "max_num_seqs": 1, "gpu_memory": 0.5},
+        }
+    },
+    "assumptions": {
+        **{"curated_samples": 1, "prompt_tokens": 1, "response_tokens": 1, "mocker_calls": 1},
+        **{"rl_tokens_per_gpu_s": 1, "sft_tokens_per_gpu_s": 1, "served_tokens_per_gpu_s": 1},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [*({key: value} for key, value in ELSEWHERE.items()), {"machine": {"kind": "gpu", "launcher": {"kind": "slurm"}}}],
+    ids=["ray_job", "deployment", "assumptions", "slurm"],
+)
+def test_where_a_step_runs_and_what_it_may_cost_are_no_part_of_what_it_is(study_file, change):
+    settings = {**SETTINGS, "services": {"judge": JUDGE}, "root": study_file.parent}
+    here, there = (make_plan(Study.model_validate(values)).steps for values in (settings, {**settings, **change}))
+    assert [one.step.identity for one in here] == [one.step.identity for one in there]
 
 
 def test_changed_code_is_named(study_file, monkeypatch):

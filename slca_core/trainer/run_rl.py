@@ -52,6 +52,8 @@ def _start_ray(spec: TrainSpec, environment: dict[str, str]) -> None:
         ray.init(address="auto", runtime_env=runtime_env)
     else:
         ray.init(
+            # One of its own also beside a cluster someone has started on this machine.
+            address="local",
             num_cpus=8,
             num_gpus=4,
             include_dashboard=False,
