@@ -52,7 +52,7 @@ def policy_step(study: Study, data: Record, *, planned: bool = False) -> Step:
     else:
         folder = require_checkpoint(policy.checkpoint)
         config, inputs = {}, {"checkpoint": checkpoint_digest(folder, Workspace(study).inputs.file_digest)}
-    return Step(step="policy", name=study.name, config=config, inputs=inputs, code=POLICY_CODE)
+    return Step(step="policy", name=study.name, config=config, inputs=inputs, code=POLICY_CODE, placement=placement(study))
 
 
 def finetune_step(study: Study, data: Record, policy: Record, name: str, splits: Splits, epochs: int) -> Step:

@@ -92,7 +92,7 @@ def test_on_one_node_the_script_runs_as_it_stands(make_spec, slurm, job):
     # The environment's own `ray` would come first in the path.
     run(job, script.replace(f"export PATH={Path(sys.executable).parent}:$PATH", ""))
     assert "Zen of Python" in job.log.read_text()
-    started = (slurm / "ray").read_text().splitlines()[0]
+    (started,) = [line for line in (slurm / "ray").read_text().splitlines() if line.startswith("start")]
     assert re.fullmatch(r"start --head --block --node-ip-address=\S+ --port=6379 --num-cpus=8 --num-gpus=4", started)
 
 
