@@ -63,7 +63,9 @@ def _table(plan: Plan) -> Table:
 def _time(one: PlannedStep) -> str:
     if one.state != "to run":
         return ""
-    return "?" if one.estimate.seconds is None else duration(one.estimate.seconds)
+    if one.estimate.seconds is None:
+        return "?"
+    return duration(one.estimate.seconds) + (" (assumed)" if one.estimate.timed == "assumed" else "")
 
 
 def _node(one: PlannedStep) -> Node:

@@ -9,7 +9,8 @@ from slca_core.config import CpuProfile, Deployment, RlConfig, ServiceConfig, Sf
 from slca_core.records import write_atomically
 from slca_core.trainer.arguments import rl_arguments, service_arguments, sft_arguments, sft_launch
 from slca_core.trainer.launch import environment
-from slca_core.trainer.launchers import JOB_MODULE, job_name
+from slca_core.trainer.launchers import JOB_MODULE
+from slca_core.trainer.launchers.jobs import job_name
 from slca_core.trainer.launchers.slurm import batch_script
 from slca_core.trainer.spec import TrainSpec
 from tasks.report import SFT, SFT_FULL

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from slca_core.config import LocalLauncher, RayJobLauncher
 from slca_core.trainer.launch import run_module
+from slca_core.trainer.launchers.jobs import job_name
 from slca_core.trainer.spec import TrainSpec
 
 # A job outlives the flow that submits it and so brings its own stand-ins.
@@ -43,8 +44,3 @@ def train(
 
         script = slurm.batch_script(spec, job_name(spec.folder), JOB_MODULE, [str(spec_path)], env=env, log=log)
         slurm.SlurmJob(job_name(spec.folder), spec.folder, log).run(JOB_MODULE, script, on_poll=on_poll, say=say)
-
-
-def job_name(folder: Path) -> str:
-    """A run folder's name ends in its step's identity, and so does the job's."""
-    return f"slca-train-{folder.name}"

@@ -17,9 +17,9 @@ from typing import TypeVar
 import aiohttp
 from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 
-from slca_core.config import REPOSITORY
 from slca_core.errors import ServiceError
 from slca_core.trainer.launch import failure
+from slca_core.trainer.launchers.jobs import follow, job_environment
 
 Answer = TypeVar("Answer")
 _LOG = "log"  # the key under which a job's metadata say whose it is
@@ -57,15 +57,16 @@ class RayJob:
         submission = self._submission(module, argv, env, say)
         stream = threading.Thread(target=self._stream, args=(submission,), name=f"log of {submission}", daemon=True)
         stream.start()
-        try:
-            while not (status := self._ask(lambda: self._client.get_job_status(submission), PATIENCE_S)).is_terminal():
-                on_poll()
-                time.sleep(poll_s)
-        except KeyboardInterrupt:
-            say(f"{submission} goes on at {self.address}; the next run follows it. To stop it: {self._stop_command(submission)}")
-            raise
+        goes_on = f"{submission} goes on at {self.address}; the next run follows it. To stop it: {self._stop_command(submission)}"
+        follow(
+            lambda: not self._status(submission).is_terminal(),
+            on_poll=on_poll,
+            on_leave=lambda: say(goes_on),
+            poll_s=poll_s,
+        )
         stream.join(_LAST_LINES_S)
         on_poll()
+        status = self._status(submission)
         if status is JobStatus.STOPPED:
             raise ServiceError(f"The Ray job {submission} was stopped. The next run goes on where it was. (log: {self.log})")
         if status is not JobStatus.SUCCEEDED:
@@ -89,7 +90,8 @@ class RayJob:
                 entrypoint=shlex.join([sys.executable, "-m", module, *argv]),
                 submission_id=submission,
                 metadata={_LOG: str(self.log)},
-                runtime_env={"env_vars": job_environment(env)},
+                # The driver gives its workers more; where both name a variable, the driver's value holds.
+                runtime_env={"env_vars": {**job_environment(env), "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}},
             )
         )
         say(f"submitted the Ray job {submission} to {self.address}; to stop it: {self._stop_command(submission)}")
@@ -102,6 +104,9 @@ class RayJob:
         ended_ill = (JobStatus.FAILED, JobStatus.STOPPED)
         own = [job for job in jobs if (job.metadata or {}).get(_LOG) == str(self.log) and job.status not in ended_ill]
         return own[0].submission_id if own else None
+
+    def _status(self, submission: str) -> JobStatus:
+        return self._ask(lambda: self._client.get_job_status(submission), PATIENCE_S)
 
     @cached_property
     def _client(self) -> JobSubmissionClient:
@@ -135,10 +140,3 @@ class RayJob:
 
     def _stop_command(self, submission: str) -> str:
         return f"ray job stop --address {self.address} {submission}"
-
-
-def job_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """What driver and workers of a job need in their environment; Ray's own folder is the cluster's business."""
-    kept = {name: value for name, value in env.items() if name != "RAY_TMPDIR"}
-    # The driver gives its workers more; where both name a variable, the driver's value holds.
-    return {**kept, "PYTHONPATH": str(REPOSITORY), "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}

@@ -10,16 +10,16 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from slca_core.config import REPOSITORY, CpuProfile, SlurmLauncher
+from slca_core.config import CpuProfile, SlurmLauncher
 from slca_core.errors import ConfigError, ServiceError
 from slca_core.records import write_atomically
 from slca_core.trainer.launch import failure
+from slca_core.trainer.launchers.jobs import follow, job_environment
 from slca_core.trainer.spec import TrainSpec
 
 TEMPLATE = Path(__file__).with_name("slurm.sh.jinja")
@@ -48,7 +48,7 @@ def batch_script(spec: TrainSpec, name: str, module: str, argv: Sequence[str], *
         folder=folder,
         log=log.resolve(),
         exit_code=folder / EXIT_CODE,
-        env={**{key: value for key, value in env.items() if key != "RAY_TMPDIR"}, "PYTHONPATH": str(REPOSITORY)},
+        env=job_environment(env),
         bin=Path(sys.executable).parent,
         port=PORT,
         command=shlex.join([sys.executable, "-m", module, *argv]),
@@ -87,13 +87,8 @@ class SlurmJob:
             self.exit_code.unlink(missing_ok=True)
             job = _ask("sbatch", "--parsable", str(self.script)).partition(";")[0]
             say(f"submitted Slurm's job {job}, {self.name}; to stop it: scancel {job}")
-        try:
-            while self._find():
-                on_poll()
-                time.sleep(poll_s)
-        except KeyboardInterrupt:
-            say(f"Slurm's job {job} goes on; the next run follows it. To stop it: scancel {job}")
-            raise
+        goes_on = f"Slurm's job {job} goes on; the next run follows it. To stop it: scancel {job}"
+        follow(lambda: self._find() is not None, on_poll=on_poll, on_leave=lambda: say(goes_on), poll_s=poll_s)
         on_poll()
         self._require_success(module, job)
 
