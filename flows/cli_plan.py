@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from flows.cli_costs import cost_lines
 from slca_core.config import Study
 from slca_core.reporting.dag import Node, draw_dag
 from slca_core.reporting.report import duration
@@ -32,7 +33,8 @@ def show(study: Study, *, step: str | None, with_commands: bool) -> None:
             console.print(f"{key} = {value}", highlight=False, markup=False, soft_wrap=True)
         return
     console.print(_table(plan))
-    console.print(_total(plan), highlight=False)
+    for line in cost_lines(plan):
+        console.print(line, highlight=False, soft_wrap=True)
     certificate = planned_certificate(study)
     if certificate.matched:
         console.print(f"arms     matched: they differ in what they declare only, {len(certificate.same)} settings are alike")
@@ -42,16 +44,18 @@ def show(study: Study, *, step: str | None, with_commands: bool) -> None:
     console.print(f"picture  {picture}", highlight=False, soft_wrap=True)
     if with_commands:
         for title, lines in commands(study):
-            console.print(f"\n[bold]# {title}[/]")
+            console.print(f"\n[bold]# {title}[/]", highlight=False, soft_wrap=True)
             console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
 
 
 def _table(plan: Plan) -> Table:
     table = Table("step", "", "why", "time", "rollouts", box=box.SIMPLE_HEAD)
+    table.columns[0].no_wrap = True
+    table.columns[2].overflow = "fold"
     table.columns[3].justify = table.columns[4].justify = "right"
     colours = {"cached": "green", "shared": "dim", "to run": "yellow"}
     for one in plan.steps:
-        rollouts = f"{one.rollouts:,}" if one.rollouts else ""
+        rollouts = f"{one.estimate.rollouts:,}" if one.estimate.rollouts else ""
         table.add_row(one.name, f"[{colours[one.state]}]{one.state}[/]", one.reason, _time(one), rollouts)
     return table
 
@@ -59,18 +63,9 @@ def _table(plan: Plan) -> Table:
 def _time(one: PlannedStep) -> str:
     if one.state != "to run":
         return ""
-    return "?" if one.seconds is None else duration(one.seconds)
-
-
-def _total(plan: Plan) -> str:
-    steps = plan.to_run
-    if not steps:
-        return "total    nothing to run"
-    rollouts = sum(one.rollouts for one in steps)
-    seconds = plan.seconds
-    takes = "time unknown: no step of some kind was run here yet" if seconds is None else f"about {duration(seconds)}"
-    gpu_hours = f", {seconds * plan.gpus / 3600:,.0f} GPU-hours" if seconds is not None and plan.gpus else ""
-    return f"total    {len(steps)} steps to run, {takes}{gpu_hours}; {rollouts:,} rollouts, each judged once"
+    if one.estimate.seconds is None:
+        return "?"
+    return duration(one.estimate.seconds) + (" (assumed)" if one.estimate.timed == "assumed" else "")
 
 
 def _node(one: PlannedStep) -> Node:

@@ -32,7 +32,7 @@ def reproduce(study: Study) -> ReportPaths:
     data = curate(study)
     policy, sft, sft_full = finetune.with_options(task_runner=side_by_side)(study, data)
     arms = compare.with_options(task_runner=side_by_side)(study, data, sft)
-    baselines = {name: {study.seeds[0]: record} for name, record in ((SFT, sft), (SFT_FULL, sft_full))}
+    baselines = {name: {study.sft.seed: record} for name, record in ((SFT, sft), (SFT_FULL, sft_full))}
     evaluated = evaluate.with_options(task_runner=side_by_side)(study, data, baselines | arms)
     return report(study, data, [policy, sft, sft_full], evaluated)
 

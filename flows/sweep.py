@@ -10,7 +10,7 @@ from tasks.notify import HOOKS
 
 @flow(name="sweep", **HOOKS)
 def sweep(study: Study, seeds: tuple[int, ...] = (1, 2, 3)) -> ReportPaths:
-    """All arms under each seed. The first seed is SFT's too; behind the same first one, seeds that have run are not run again."""
+    """All arms under each seed, from one SFT checkpoint; seeds that have run are not run again."""
     return reproduce(Study.model_validate({**study.model_dump(), "seeds": seeds}))
 
 

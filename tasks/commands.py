@@ -1,12 +1,17 @@
-"""The exact stock commands of a study, each value with where it comes from."""
+"""The exact stock commands of a study (services, SFT, RL), each value with where it comes from."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from slca_core.config import CpuProfile, RlConfig, SftConfig, Study
-from slca_core.trainer.arguments import rl_arguments, sft_arguments
+from slca_core.config import CpuProfile, Deployment, RlConfig, ServiceConfig, SftConfig, SlurmLauncher, Study
+from slca_core.records import write_atomically
+from slca_core.trainer.arguments import rl_arguments, service_arguments, sft_arguments, sft_launch
+from slca_core.trainer.launch import environment
+from slca_core.trainer.launchers import JOB_MODULE
+from slca_core.trainer.launchers.jobs import job_name
+from slca_core.trainer.launchers.slurm import batch_script
 from slca_core.trainer.spec import TrainSpec
 from tasks.report import SFT, SFT_FULL
 from tasks.workspace import Workspace
@@ -14,19 +19,26 @@ from tasks.workspace import Workspace
 # Stock argument -> where its value comes from.
 SOURCES = {
     "train.batch_size": "Table 6, batch",
+    "train.micro_batch_size": "Table 6, micro batch a GPU",
     "train.max_epochs": "Table 6, epochs",
     "train.num_episodes": "one pass over the prompt file, which holds every update",
-    "train.seed": "study seeds",
+    "train.seed": "the study's own",
     "adam.lr": "Table 6, SFT learning rate",
+    "adam.betas": "AdamW's usual ones; the paper names none",
     "lr_scheduler": "Table 6, SFT schedule",
     "lr_warmup_ratio": "Table 6, SFT warm-up",
+    "min_lr_ratio": "Table 6, cosine to 0",
     "data.max_len": "Table 6, lengths",
+    "data.max_samples": "updates x prompts an update",
     "rollout.batch_size": "Table 6, prompts an update",
     "rollout.n_samples_per_prompt": "Table 6, G",
+    "rollout.micro_batch_size": "Table 6, micro batch a GPU",
     "rollout.max_new_tokens": "Table 6, response length",
     "rollout.temperature": "Table 6, sampling",
     "actor.adam.lr": "Table 6, RL learning rate",
+    "actor.adam.betas": "AdamW's usual ones; the paper names none",
     "actor.lr_scheduler": "Table 6, constant",
+    "actor.lr_warmup_ratio": "Table 6, constant",
     "actor.eps_clip": "App. B, symmetric clip",
     "actor.dual_clip": "App. B, dual-clip constant c",
     "actor.loss_agg_mode": "App. B, token mean",
@@ -36,25 +48,76 @@ SOURCES = {
     "algo.kl.init_coef": "Table 6, KL coefficient",
     "ckpt.save_steps": "Table 6, save every",
     "ds.zero_stage": "Table 6 for SFT; the paper's RL ran on FSDP",
-    "actor.num_nodes": "study machine",
-    "actor.num_gpus_per_node": "study machine",
-    "vllm.num_engines": "study machine",
-    "vllm.tensor_parallel_size": "study machine",
+    **dict.fromkeys(
+        (
+            *("actor.num_nodes", "actor.num_gpus_per_node", "ref.num_nodes", "ref.num_gpus_per_node"),
+            *("vllm.num_engines", "vllm.tensor_parallel_size", "vllm.gpu_memory_utilization", "vllm.sync_backend"),
+            *("vllm.enable_sleep", "ds.enable_sleep", "train.colocate_all"),
+        ),
+        "study machine",
+    ),
 }
 
 
+# Deployments as published: the mocker's in Table 7, the judge's in Table 3.
+PUBLISHED = {
+    "mocker": Deployment(
+        checkpoint="Qwen/Qwen3-235B-A22B-Instruct-2507",
+        dtype="bfloat16",
+        expert_parallel=True,
+        max_model_len=32768,
+        max_num_seqs=300,
+        gpu_memory=0.70,
+        custom_all_reduce=False,
+    ),
+    "judge": Deployment(
+        checkpoint="openai/gpt-oss-120b",
+        max_model_len=16384,
+        max_num_seqs=6000,
+        gpu_memory=0.85,
+        chunked_prefill=True,
+        async_scheduling=True,
+    ),
+}
+_TABLES = {"mocker": "Table 7, SGLS deployment", "judge": "Table 3, judge deployment"}
+_STUDY = {"served-model-name": "study services", "host": "all nodes of training call it", "port": "study services"}
+
+
 def commands(study: Study) -> Iterator[tuple[str, list[str]]]:
-    """(title, lines of a shell command) of SFT, SFT on both splits, and every arm and seed; folders are named, not made."""
+    """(title, lines of a shell command) of the services, SFT, SFT on both splits, and every arm and seed.
+
+    Folders are named, not made: a step's own has twelve digits of its identity behind the name.
+    """
+    yield from _services(study)
+    yield from _finetuning(study)
+    yield from _training(study)
+
+
+def _services(study: Study) -> Iterator[tuple[str, list[str]]]:
+    services: dict[str, ServiceConfig] = {"mocker": study.services.mocker, "judge": study.services.judge}
+    for role, service in services.items():
+        if service.deployment:
+            argv, published = (service_arguments(service, one) for one in (service.deployment, PUBLISHED[role]))
+            sources = dict.fromkeys((option[0].removeprefix("--") for option in _options(argv)), _TABLES[role]) | _STUDY
+            call = shlex.join(["vllm", "serve", service.deployment.checkpoint])
+            yield f"serve the {role}, for {service.url}", as_shell(call, argv, published, sources)
+
+
+def _finetuning(study: Study) -> Iterator[tuple[str, list[str]]]:
     artifacts = Workspace(study).root / "artifacts"
-    start = study.policy.checkpoint or artifacts / "policy" / study.name / "model"
+    call = shlex.join(["python", "-m", *sft_launch(study.machine, "openrlhf.cli.train_sft")])
     for name, epochs in ((SFT, study.sft.epochs), (SFT_FULL, study.sft.full_epochs)):
         folder = artifacts / "finetune" / name
         run = {
-            **{"model": start, "dataset": folder / "messages.jsonl", "out": folder / "model"},
-            **{"epochs": epochs, "seed": study.seeds[0], "cpu": isinstance(study.machine, CpuProfile)},
+            **{"model": artifacts / "policy" / study.name / "model", "dataset": folder / "messages.jsonl", "out": folder / "model"},
+            **{"epochs": epochs, "cpu": isinstance(study.machine, CpuProfile)},
         }
         argv, published = (sft_arguments(sft, **run) for sft in (study.sft, SftConfig()))
-        yield f"finetune {name}", as_shell("openrlhf.cli.train_sft", argv, published)
+        yield f"finetune {name}, from the policy with this project's chat format", as_shell(call, argv, published)
+
+
+def _training(study: Study) -> Iterator[tuple[str, list[str]]]:
+    artifacts = Workspace(study).root / "artifacts"
     for arm in study.arms:
         for seed in study.seeds:
             spec = TrainSpec(
@@ -69,25 +132,34 @@ def commands(study: Study) -> Iterator[tuple[str, list[str]]]:
                 folder=artifacts / "train" / f"{arm.name}-seed{seed}",
             )
             title = f"train {arm.name}, seed {seed}: what python -m slca_core.trainer.run_rl {spec.folder}/spec.json runs"
-            yield (
-                title,
-                as_shell(
-                    "openrlhf.cli.train_ppo_ray", rl_arguments(spec), rl_arguments(spec.model_copy(update={"rl": RlConfig()}))
-                ),
-            )
+            published = rl_arguments(spec.model_copy(update={"rl": RlConfig()}))
+            yield title, as_shell("python -m openrlhf.cli.train_ppo_ray", rl_arguments(spec), published)
+            if isinstance(study.machine.launcher, SlurmLauncher):
+                yield _slurm(study, spec)
 
 
-def as_shell(module: str, argv: Sequence[str], published: Sequence[str]) -> list[str]:
+def _slurm(study: Study, spec: TrainSpec) -> tuple[str, list[str]]:
+    """The batch script of a run, written beside the study's report."""
+    log, path = spec.folder / "train.log", Workspace(study).reports / f"{spec.folder.name}.sbatch"
+    argv = [str(spec.folder / "spec.json")]
+    script = batch_script(spec, job_name(spec.folder), JOB_MODULE, argv, env=environment(study.root), log=log)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, script)
+    return f"train {spec.arm.name}, seed {spec.seed}, as Slurm runs it: {path}", script.splitlines()
+
+
+def as_shell(call: str, argv: Sequence[str], published: Sequence[str], sources: Mapping[str, str] = SOURCES) -> list[str]:
     """A bash array of the arguments, a comment to each whose source is known, and the call.
 
     Args:
         published: the arguments under the paper's values; where ours differ, the source is the study.
+        sources: argument -> where its value comes from.
     """
     paper = _options(published)
-    shown = [(shlex.join(option), _source(option, option in paper)) for option in _options(argv)]
+    shown = [(shlex.join(option), _source(option, option in paper, sources)) for option in _options(argv)]
     width = max(len(text) for text, source in shown if source)
     lines = [f"  {text:<{width}}  # {source}" if source else f"  {text}" for text, source in shown]
-    return ["args=(", *lines, ")", f'python -m {module} "${{args[@]}}"']
+    return ["args=(", *lines, ")", f'{call} "${{args[@]}}"']
 
 
 def _options(argv: Sequence[str]) -> list[list[str]]:
@@ -101,8 +173,8 @@ def _options(argv: Sequence[str]) -> list[list[str]]:
     return options
 
 
-def _source(option: list[str], as_published: bool) -> str:
-    source = SOURCES.get(option[0].removeprefix("--"), "")
+def _source(option: list[str], as_published: bool, sources: Mapping[str, str]) -> str:
+    source = sources.get(option[0].removeprefix("--"), "")
     if not source.startswith(("Table", "App.")) or as_published:
         return source
     return f"the study's own; {source.partition(',')[0]} has another value"

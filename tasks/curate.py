@@ -13,9 +13,10 @@ from slca_core.config import Study
 from slca_core.curation.generator import write_records
 from slca_core.curation.pipeline import curate
 from slca_core.curation.sloppiness import Sloppiness
+from slca_core.digest_cache import DigestCache
 from slca_core.errors import DataError
 from slca_core.fingerprint import digest, file_digest
-from slca_core.records import Record, Step
+from slca_core.records import Record, Step, not_there
 from slca_core.services.mocking import mock_response
 from tasks.progress import say
 from tasks.workspace import Workspace
@@ -28,15 +29,16 @@ def split_path(data: Record, split: str) -> Path:
     return data.folder / f"{split}.parquet"
 
 
-def curation_step(study: Study) -> Step:
-    """DataError if a source is not there."""
+def curation_step(study: Study, *, planned: bool = False) -> Step:
+    """DataError if a source is not there; if it is only `planned`, a source may come later."""
     data = study.data
     config: dict[str, Any] = data.model_dump(mode="json", exclude={"source", "generated", "quarantine_limit"})
     if data.source == "generated":
         config["generated"] = data.generated.model_dump()
         inputs = {}
     else:
-        inputs = {"source": _source_digest(data.source)}
+        absent = [source for source in data.source if planned and not source.exists()]
+        inputs = {"source": not_there(absent[0]) if absent else _source_digest(data.source, Workspace(study).inputs)}
     return Step(step="curate", name=study.name, config=config, inputs=inputs, code=CODE)
 
 
@@ -71,7 +73,7 @@ def _curate(study: Study, folder: Path) -> tuple[str, dict[str, Any]]:
     return digest({split: file_digest(folder / f"{split}.parquet") for split in SPLITS}), manifest
 
 
-def _source_digest(sources: tuple[Path, ...]) -> str:
+def _source_digest(sources: tuple[Path, ...], inputs: DigestCache) -> str:
     """Names and contents of all source files; DataError if a source is not there."""
     files: list[list[str]] = []
     for source in sources:
@@ -80,5 +82,5 @@ def _source_digest(sources: tuple[Path, ...]) -> str:
                 f"A data file or folder was expected at {source} (data.source), there is none. Mend the path, or use `generated`."
             )
         found = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
-        files += [[str(path.relative_to(source.parent)), file_digest(path)] for path in found]
+        files += [[str(path.relative_to(source.parent)), inputs.file_digest(path)] for path in found]
     return digest(files)

@@ -22,6 +22,7 @@ from slca_core.trainer.serve import served
 from tasks.curate import split_path
 from tasks.finetune import model_path
 from tasks.limits import GPUS, SERVICES, limited
+from tasks.placement import placement
 from tasks.progress import bar, say
 from tasks.services import Services, services_identity
 from tasks.tracking import Tracking
@@ -56,6 +57,7 @@ def evaluation_step(study: Study, condition: str, seed: int, data: Record, check
         },
         inputs={"test_split": data.facts["files"]["test.parquet"], "checkpoint": checkpoint.output_digest},
         code=CODE,
+        placement=placement(study),
     )
 
 

@@ -14,12 +14,13 @@ from slca_core.config import CpuProfile, Study
 from slca_core.curation.pipeline import read_split
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.policy import adopt_chat_format, create_policy, require_checkpoint
-from slca_core.records import Record, Step
-from slca_core.trainer.arguments import sft_arguments
+from slca_core.records import Record, Step, not_there
+from slca_core.trainer.arguments import sft_arguments, sft_launch
 from slca_core.trainer.datasets import with_demonstration, write_sft_rows
 from slca_core.trainer.launch import environment, python_for, run_module
 from tasks.curate import split_path
 from tasks.limits import GPUS, limited
+from tasks.placement import placement
 from tasks.progress import bar, say
 from tasks.tracking import Tracking
 from tasks.workspace import Workspace
@@ -41,15 +42,18 @@ def model_path(record: Record) -> Path:
     return record.folder / "model"
 
 
-def policy_step(study: Study, data: Record) -> Step:
-    """ConfigError if the study names a checkpoint that is none."""
+def policy_step(study: Study, data: Record, *, planned: bool = False) -> Step:
+    """ConfigError if the study names a checkpoint that is none; if it is only `planned`, the folder may come later."""
     policy = study.policy
     if policy.scratch:
-        config: dict[str, Any] = {"scratch": policy.scratch.model_dump(), "seed": study.seeds[0], "max_length": study.rl.max_length}
+        config: dict[str, Any] = {"scratch": policy.scratch.model_dump(), "max_length": study.rl.max_length}
         inputs = {"data": data.output_digest}
+    elif planned and not policy.checkpoint.exists():
+        config, inputs = {}, {"checkpoint": not_there(policy.checkpoint)}
     else:
-        config, inputs = {}, {"checkpoint": checkpoint_digest(require_checkpoint(policy.checkpoint))}
-    return Step(step="policy", name=study.name, config=config, inputs=inputs, code=POLICY_CODE)
+        folder = require_checkpoint(policy.checkpoint)
+        config, inputs = {}, {"checkpoint": checkpoint_digest(folder, Workspace(study).inputs.file_digest)}
+    return Step(step="policy", name=study.name, config=config, inputs=inputs, code=POLICY_CODE, placement=placement(study))
 
 
 def finetune_step(study: Study, data: Record, policy: Record, name: str, splits: Splits, epochs: int) -> Step:
@@ -57,9 +61,10 @@ def finetune_step(study: Study, data: Record, policy: Record, name: str, splits:
     return Step(
         step="finetune",
         name=name,
-        config={"sft": settings, "epochs": epochs, "splits": list(splits), "seed": study.seeds[0]},
+        config={"sft": settings, "epochs": epochs, "splits": list(splits)},
         inputs={"data": data.output_digest, "policy": policy.output_digest},
         code=CODE,
+        placement=placement(study),
     )
 
 
@@ -72,7 +77,7 @@ def prepare_policy(study: Study, data: Record) -> Record:
         out = folder / "model"
         if policy.scratch:
             samples = with_demonstration(read_split(split_path(data, "sft")))
-            create_policy(out, samples, policy.scratch, max_length=study.rl.max_length, seed=study.seeds[0])
+            create_policy(out, samples, policy.scratch, max_length=study.rl.max_length)
         else:
             adopt_chat_format(policy.checkpoint, out)
         return checkpoint_digest(out), {"made": "from scratch" if policy.scratch else "from a checkpoint"}
@@ -86,7 +91,7 @@ def finetune(study: Study, data: Record, policy: Record, name: str, splits: Spli
     workspace = Workspace(study)
     step = finetune_step(study, data, policy, name, splits, epochs)
     tracking = Tracking(study)
-    with tracking.child(step, condition=name, seed=study.seeds[0]) as run:
+    with tracking.child(step, condition=name, seed=study.sft.seed) as run:
         record = workspace.store.run(step, lambda folder: _finetune(study, data, policy, name, splits, epochs, folder))
         run.finish(record, datasets=[(split, split_path(data, split)) for split in splits])
         run.log_curve(record.folder / "loss.jsonl", step_key="step")
@@ -109,7 +114,6 @@ def _finetune(
         dataset=rows,
         out=folder / "model",
         epochs=epochs,
-        seed=study.seeds[0],
         cpu=isinstance(study.machine, CpuProfile),
     )
     curve = _run(study, f"finetune {name}", argv, folder / "train.log")
@@ -130,7 +134,8 @@ def _run(study: Study, title: str, argv: list[str], log: Path) -> list[dict[str,
                 update(completed=last["step"], total=last["total"], note=f"loss {last['loss']:.3f}")
 
         python = python_for(study.machine, study.root)
-        run_module("slca_core.trainer.run_sft", argv, python=python, log=log, env=env, on_poll=watch)
+        module, *launch = sft_launch(study.machine, "slca_core.trainer.run_sft")
+        run_module(module, [*launch, *argv], python=python, log=log, env=env, on_poll=watch)
     return [{"step": point["step"], "loss": point["loss"]} for point in read_loss(log)]
 
 

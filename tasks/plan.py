@@ -1,19 +1,18 @@
-"""What a study would run, before it costs anything: each step cached or to run, why, and how long by what was measured here."""
+"""What a study would run, before it costs anything: each step cached or to run, why, and at what cost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal
 
-from slca_core.config import Arm, CpuProfile, Study
+from slca_core.config import Arm, Study
 from slca_core.errors import ConfigError
 from slca_core.fingerprint import file_digest
-from slca_core.records import LOCK, Record, Step, Store
-from slca_core.trainer.ledger import read_lines
+from slca_core.records import LOCK, NOT_THERE, Record, Step, Store
 from tasks.curate import curation_step
+from tasks.estimates import NOTHING, Estimate, Estimator
 from tasks.evaluate import evaluation_step
 from tasks.finetune import finetune_step, policy_step
 from tasks.report import SFT, SFT_FULL
@@ -33,8 +32,7 @@ class PlannedStep:
         after: names of the steps it needs.
         record: what it left, if it is done; that of its owner if shared.
         reason: why it runs, or whose run it is.
-        seconds: estimated from records of this machine; None where there are none. 0 if nothing is to be done.
-        rollouts: that it would make, each judged once.
+        estimate: what it would cost; nothing if it is done.
     """
 
     name: str
@@ -42,8 +40,7 @@ class PlannedStep:
     after: tuple[str, ...]
     state: State
     reason: str
-    seconds: float | None
-    rollouts: int
+    estimate: Estimate
     record: Record | None = None
 
 
@@ -60,15 +57,9 @@ class Plan:
 
     @property
     def seconds(self) -> float | None:
-        """None if a step has no estimate."""
-        estimates = [step.seconds for step in self.to_run]
+        """One step after another; None if a step has no estimate."""
+        estimates = [step.estimate.seconds for step in self.to_run]
         return None if None in estimates else sum(estimates)
-
-    @property
-    def gpus(self) -> int:
-        """That one training run holds; 0 on CPUs."""
-        machine = self.study.machine
-        return 0 if isinstance(machine, CpuProfile) else machine.actor_nodes * machine.actor_gpus_per_node
 
 
 def make_plan(study: Study) -> Plan:
@@ -82,13 +73,15 @@ class _Planner:
         self.store: Store = Workspace(study).store
         self.seen: dict[str, str] = {}
         self.finished: dict[str, list[Record]] = {}
+        self.data: Record | None = None
+        self.estimator = Estimator(study, self._finished)
 
     def steps(self) -> Iterator[PlannedStep]:
         study = self.study
-        curated = self._planned("curate", curation_step(study), ())
+        curated = self._planned("curate", curation_step(study, planned=True), ())
         yield curated
-        data = record_of(curated)
-        prepared = self._planned("policy", policy_step(study, data), ("curate",) if study.policy.scratch else ())
+        data = self.data = record_of(curated)
+        prepared = self._planned("policy", policy_step(study, data, planned=True), ("curate",) if study.policy.scratch else ())
         yield prepared
         policy = record_of(prepared)
         checkpoints: list[tuple[str, int, Record, str]] = []
@@ -96,7 +89,7 @@ class _Planner:
             step = finetune_step(study, data, policy, name, splits, epochs)
             tuned = self._planned(f"finetune {name}", step, ("curate", "policy"))
             yield tuned
-            checkpoints.append((name, study.seeds[0], record_of(tuned), tuned.name))
+            checkpoints.append((name, study.sft.seed, record_of(tuned), tuned.name))
         sft = checkpoints[0][2]
         for arm in study.arms:
             for seed in study.seeds:
@@ -112,30 +105,23 @@ class _Planner:
         owner = self.seen.setdefault(f"{step.step}/{step.identity}", name)
         found = self.store.find(step)
         if owner != name:
-            return PlannedStep(name, step, after, "shared", f"is {owner}", 0.0, 0, found)
+            return PlannedStep(name, step, after, "shared", f"is {owner}", NOTHING, found)
         if found:
-            return PlannedStep(name, step, after, "cached", "", 0.0, 0, found)
-        rollouts = rollouts_of(self.study, step, arm)
-        return PlannedStep(name, step, after, "to run", self._reason(step), self._estimate(step, rollouts), rollouts)
+            return PlannedStep(name, step, after, "cached", "", NOTHING, found)
+        return PlannedStep(name, step, after, "to run", self._reason(step), self.estimator.estimate(step, self.data, arm))
 
     def _reason(self, step: Step) -> str:
         """The fields in which the nearest record differs."""
         if self.store.folder(step).is_dir():
             return "begun, goes on where it stopped"
-        if any(value.startswith(NOT_MADE) for value in step.inputs.values()):
-            return "waits for " + ", ".join(sorted(key for key, value in step.inputs.items() if value.startswith(NOT_MADE)))
+        if absent := [f"{key} {value}" for key, value in step.inputs.items() if value.startswith(NOT_THERE)]:
+            return "waits for " + ", ".join(absent)
+        if unmade := sorted(key for key, value in step.inputs.items() if value.startswith(NOT_MADE)):
+            return "waits for " + ", ".join(unmade)
         differences = [difference(step, record) for record in self._finished(step.step)]
         if not differences:
             return "never made"
         return "; ".join(min(differences, key=len))
-
-    def _estimate(self, step: Step, rollouts: int) -> float | None:
-        """From records of the same kind: seconds a rollout where there are rollouts, else seconds."""
-        records = self._finished(step.step)
-        if rollouts:
-            rates = [record.seconds / made for record in records if (made := _rollouts_made(record))]
-            return median(rates) * rollouts if rates else None
-        return median(record.seconds for record in records) if records else None
 
     def _finished(self, kind: str) -> list[Record]:
         """The store's records of a kind, read once a plan."""
@@ -165,24 +151,6 @@ def record_of(planned: PlannedStep) -> Record:
         commit="",
         argv=(),
     )
-
-
-def rollouts_of(study: Study, step: Step, arm: Arm | None) -> int:
-    """How many rollouts a step makes."""
-    if step.step == "train" and arm:
-        rl = study.rl_of(arm)
-        return rl.updates * rl.prompts_per_update * rl.group_size
-    if step.step == "evaluate":
-        return study.data.test_size * (study.evaluation.toucan_test.samples + 1)
-    return 0
-
-
-def _rollouts_made(record: Record) -> int:
-    if record.step == "train":
-        return int(sum(line["rollouts"] for line in read_lines(record.folder / "metrics.jsonl")))
-    if record.step == "evaluate":
-        return int(record.facts["items"]) * (record.config["toucan_test"]["samples"] + 1)
-    return 0
 
 
 def difference(step: Step, record: Record) -> list[str]:

@@ -160,7 +160,9 @@ def _notes(study: Study) -> list[str]:
         if study.data.source == "generated"
         else f"Data: {', '.join(str(source) for source in study.data.source)}."
     )
-    return [sources, "Settings: " + ", ".join(f"{key} = {settings[key]}" for key in shown) + "."]
+    start = f"SFT is one run (seed {study.sft.seed}), from which the arms start under every seed; spreads are over seeds of RL."
+    settled = "Settings: " + ", ".join(f"{key} = {settings[key]}" for key in shown) + "."
+    return [sources, *([start] if len(study.seeds) > 1 else []), settled]
 
 
 def _as_frame(table) -> pd.DataFrame:

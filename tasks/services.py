@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from typing import Any
 
 from slca_core.config import ServiceConfig, ServicesConfig, Study
 from slca_core.fingerprint import code_digest
-from slca_core.services.process import free_port, serve
+from slca_core.services.frozen import Services, serve_frozen
 from tasks.workspace import Workspace
 
 STANDIN_CODE = ("slca_core.services.standins", "slca_core.services.mocking", "slca_core.judge", "slca_core.simulator.prompts")
 
 
-@dataclass(frozen=True)
-class Services:
-    mocker_url: str
-    judge_url: str
-
-
-@contextmanager
-def frozen_services(study: Study) -> Iterator[Services]:
-    """URLs of mocker and judge. One stand-in server serves both roles if either is managed so."""
-    mocker, judge = study.services.mocker, study.services.judge
-    if "standin" not in (mocker.managed, judge.managed):
-        yield Services(mocker.url or "", judge.url or "")
-        return
-    port = free_port()
-    argv = [sys.executable, "-m", "slca_core.services.standins", "--port", str(port)]
-    log = Workspace(study).logs / "standins.log"
-    with serve("stand-in server", argv, port=port, log=log, timeout_s=120) as root:
-        url = f"{root}/v1"
-        yield Services(mocker.url or url, judge.url or url)
+def frozen_services(study: Study) -> AbstractContextManager[Services]:
+    """The services while a stage runs."""
+    return serve_frozen(study.services, Workspace(study).logs / "standins.log")
 
 
 def services_identity(services: ServicesConfig) -> dict[str, Any]:

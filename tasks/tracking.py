@@ -52,7 +52,8 @@ class Tracking:
         return self.client.create_experiment(self.study.name, artifact_location=location)
 
     def _parent(self) -> Run:
-        values = self.study.model_dump(mode="json", exclude={"root", "notify"})
+        left_out = {"root": True, "notify": True, "assumptions": True, "machine": {"launcher", "parallel", "threads"}}
+        values = self.study.model_dump(mode="json", exclude=left_out)
         tag = digest(values)
         if found := self._find({PARENT: tag}):
             return found

@@ -12,13 +12,15 @@ from slca_core.config import Arm, Study
 from slca_core.errors import ConfigError, DataError
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.records import Record, Step
+from slca_core.trainer import launchers
 from slca_core.trainer.datasets import write_prompts
-from slca_core.trainer.launch import environment, python_for, run_module
+from slca_core.trainer.launch import environment
 from slca_core.trainer.ledger import read_lines
 from slca_core.trainer.spec import TrainSpec
 from tasks.curate import split_path
 from tasks.finetune import model_path
 from tasks.limits import GPUS, SERVICES, limited
+from tasks.placement import placement
 from tasks.progress import bar, say
 from tasks.services import Services, services_identity
 from tasks.tracking import ChildRun, Tracking
@@ -62,6 +64,7 @@ def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) 
         },
         inputs={"rl_split": data.facts["files"]["rl.parquet"], "sft": sft.output_digest},
         code=CODE,
+        placement=placement(study),
     )
 
 
@@ -120,8 +123,7 @@ def _train(
                 update(completed=last["update"], note=f"R_tool {last['r_tool']:.2f} R_sum {last['r_sum']:.2f}")
 
         log = folder / "train.log"
-        python = python_for(study.machine, study.root)
-        run_module("slca_core.trainer.run_rl", [str(spec_path)], python=python, log=log, env=environment(study.root), on_poll=watch)
+        launchers.train(spec, spec_path, root=study.root, log=log, env=environment(study.root), on_poll=watch, say=say)
     done = len(read_lines(spec.metrics))
     if done != updates:
         raise DataError(f"{updates} policy updates were expected of {arm.name}, {done} are in {spec.metrics}. See {log}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from slca_core.config import Study
+from slca_core.digest_cache import DigestCache
 from slca_core.records import Store
 from tasks import QUIET
 from tasks.progress import say
@@ -15,6 +16,7 @@ class Workspace:
         self.study = study
         self.root: Path = study.root.resolve()
         self.store = Store(self.root, on_wait=say)
+        self.inputs = DigestCache(self.root / "cache" / "digests.db")
 
     @property
     def logs(self) -> Path:

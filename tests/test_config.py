@@ -103,6 +103,14 @@ def test_one_setting_of_a_service_leaves_its_other_defaults(study_file):
             {"arms": ["grpo", {"name": "a", "title": "A", "estimator": "slca", "process_rewards": "none"}]},
             "arms.1.process_rewards: unknown key; did you mean 'process_reward'?",
         ),
+        (
+            {"arms": [{"name": "a", "title": "A", "estimator": {"rewards": ["tool"], "normalizer": "joint"}}]},
+            "arms.0.estimator.normalizer: unknown key; did you mean 'normaliser'?",
+        ),
+        (
+            {"machine": {"launcher": {"kind": "ray_job", "adress": "http://h"}}},
+            "machine.cpu.launcher.ray_job.adress: unknown key; did you mean 'address'?",
+        ),
         ({"data": {"qqqq": 1}}, "data.qqqq: unknown key; known here: generated, quarantine_limit, seed, sft_fraction"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,12 +13,22 @@ import yaml
 from typer.testing import CliRunner
 
 from flows.cli import app
-from slca_core.config import ARMS, Study, load_study
-from slca_core.errors import ConfigError
+from slca_core import digest_cache
+from slca_core.config import ARMS, REPOSITORY, Study, load_study
+from slca_core.errors import ConfigError, DataError
+from slca_core.fingerprint import file_digest
+from slca_core.matching import find_mismatches
 from slca_core.records import Step
-from tasks.plan import Plan, explain, make_plan
+from tasks.curate import curation_step
+from tasks.finetune import policy_step
+from tasks.plan import Plan, explain, make_plan, record_of
 from tasks.workspace import Workspace
 
+# A training's only update: 16 rollouts of 100 tokens and three mocker calls.
+LINE = {
+    **{"update": 1, "rollouts": 16, "r_tool": 0.5, "r_sum": 0.25, "error_rate": 0.0},
+    **{"prompt_tokens": 60.0, "response_tokens": 40.0, "mocker_calls": 3.0},
+}
 SETTINGS = {
     "name": "tiny",
     "policy": {"scratch": {}},
@@ -38,9 +49,10 @@ def make(study: Study, step: Step) -> None:
     """A record such as the step would leave; its output follows from its identity."""
 
     def work(folder: Path) -> tuple[str, dict]:
-        (folder / "metrics.jsonl").write_text(json.dumps({"update": 1, "rollouts": 16, "r_tool": 0.5, "r_sum": 0.25}) + "\n")
+        (folder / "metrics.jsonl").write_text(json.dumps(LINE) + "\n")
         files = {f"{split}.parquet": f"{step.identity}-{split}" for split in ("sft", "rl", "test")}
-        return f"out-{step.identity}", {"files": files, "items": 10}
+        splits = {split: {"single_turn": 50} for split in ("sft", "rl", "test")}
+        return f"out-{step.identity}", {"files": files, "splits": splits, "read": 100, "samples": 50, "items": 10}
 
     Workspace(study).store.run(step, work)
 
@@ -62,7 +74,7 @@ def test_a_fresh_study_runs_everything_but_what_arms_share(study_file):
     assert set(found.values()) == {"to run", "shared"}
     assert plan.steps[0].reason == "never made"
     assert plan.seconds is None, "nothing was measured here yet"
-    rollouts = {one.name: one.rollouts for one in plan.steps}
+    rollouts = {one.name: one.estimate.rollouts for one in plan.steps}
     assert (rollouts["train slca, seed 1"], rollouts["evaluate slca, seed 1"], rollouts["curate"]) == (16, 20, 0)
 
 
@@ -77,6 +89,46 @@ def test_planning_writes_nothing(study_file):
     study = load_study(study_file)
     make_plan(study)
     assert not study.root.exists()
+
+
+def test_what_is_not_there_yet_is_waited_for_in_planning_and_refused_in_running(study_file, tmp_path):
+    absent = {"data": {"source": [str(tmp_path / "corpus")], "test_size": 10}, "policy": {"checkpoint": str(tmp_path / "base")}}
+    study = Study.model_validate({**SETTINGS, **absent, "root": tmp_path / "state"})
+    curated, prepared, tuned, *_ = make_plan(study).steps
+    assert curated.reason == f"waits for source (not there yet: {tmp_path / 'corpus'})"
+    assert prepared.reason == f"waits for checkpoint (not there yet: {tmp_path / 'base'})"
+    assert tuned.reason == "waits for data, policy"
+    with pytest.raises(DataError, match=f"was expected at {tmp_path / 'corpus'}"):
+        curation_step(study)
+    with pytest.raises(ConfigError, match=f"was expected at {tmp_path / 'base'}"):
+        policy_step(study, record_of(curated))
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "configs" / "studies").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_study_plans_where_nothing_is_there_yet(path, tmp_path):
+    plan = make_plan(load_study(path, (f"root={tmp_path}",)))
+    assert {one.state for one in plan.steps} == {"to run", "shared"}
+    assert find_mismatches(plan.study) == ()
+
+
+def test_a_second_plan_reads_no_large_input_again(study_file, tmp_path, monkeypatch):
+    base = tmp_path / "base"
+    base.mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        (base / name).write_text("{}")
+    weights = base / "model.safetensors"
+    weights.write_bytes(bytes(digest_cache.LARGE))
+    os.utime(weights, (0, 0))
+    study = Study.model_validate({**SETTINGS, "policy": {"checkpoint": str(base)}, "root": tmp_path / "state"})
+    monkeypatch.setattr("tasks.placement.parameter_count", lambda _config: 1)
+    first = make_plan(study)
+
+    def read(path: Path) -> str:
+        assert path != weights
+        return file_digest(path)
+
+    monkeypatch.setattr(digest_cache, "file_digest", read)
+    assert [one.step.identity for one in make_plan(study).steps] == [one.step.identity for one in first.steps]
 
 
 def test_a_finished_study_has_nothing_to_run(study_file):
@@ -104,6 +156,50 @@ def test_more_seeds_run_only_what_is_new(study_file):
     plan = make_plan(load_study(study_file, ("seeds=[1,2]",)))
     assert all("seed 2" in one.name for one in plan.to_run)
     assert len(plan.to_run) == 8
+
+
+def test_other_seeds_reuse_the_policy_and_its_sft(study_file):
+    finish(load_study(study_file))
+    plan = make_plan(load_study(study_file, ("seeds=[2,3]",)))
+    assert all(re.match(r"(train|evaluate) .*, seed [23]$", one.name) for one in plan.to_run)
+    assert {one.name for one in plan.steps if one.state == "cached"} >= {"policy", "finetune sft", "evaluate sft, seed 1"}
+
+
+@pytest.mark.parametrize(
+    ("override", "first"),
+    [("sft.seed=2", "finetune sft"), ("policy.scratch.seed=2", "policy"), ("seeds=[2]", "train grpo, seed 2")],
+)
+def test_a_seed_bears_on_its_own_stage_and_what_follows(study_file, override, first):
+    finish(load_study(study_file))
+    assert make_plan(load_study(study_file, (override,))).to_run[0].name == first
+
+
+JUDGE = {"managed": "external", "url": "http://judge:8016/v1", "model": "judge"}
+ELSEWHERE = {
+    "machine": {"kind": "cpu", "threads": 8, "launcher": {"kind": "ray_job", "address": "http://head:8265"}},
+    "services": {
+        "judge": {
+            **JUDGE,
+            "url": "http://other/v1",
+            "deployment": {"checkpoint": "j", "max_model_len": 1, "max_num_seqs": 1, "gpu_memory": 0.5},
+        }
+    },
+    "assumptions": {
+        **{"curated_samples": 1, "prompt_tokens": 1, "response_tokens": 1, "mocker_calls": 1},
+        **{"rl_tokens_per_gpu_s": 1, "sft_tokens_per_gpu_s": 1, "served_tokens_per_gpu_s": 1},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [*({key: value} for key, value in ELSEWHERE.items()), {"machine": {"kind": "gpu", "launcher": {"kind": "slurm"}}}],
+    ids=["ray_job", "deployment", "assumptions", "slurm"],
+)
+def test_where_a_step_runs_and_what_it_may_cost_are_no_part_of_what_it_is(study_file, change):
+    settings = {**SETTINGS, "services": {"judge": JUDGE}, "root": study_file.parent}
+    here, there = (make_plan(Study.model_validate(values)).steps for values in (settings, {**settings, **change}))
+    assert [one.step.identity for one in here] == [one.step.identity for one in there]
 
 
 def test_changed_code_is_named(study_file, monkeypatch):

@@ -7,17 +7,17 @@ segment.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from slca_core.calls import parse_turn
 from slca_core.dialogue import ToolCall
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 R_PEN = -0.5
 
-Reward = TypeVar("Reward", float, Tensor)
+Reward = TypeVar("Reward", float, "Tensor")
 Guard = Literal["opening_tag", "parseable_call"]
 
 
@@ -52,10 +52,13 @@ def apply_omission_to_outcome(outcome: Reward, omitted: bool | Tensor) -> Reward
 def success_weighted(r_tool: Reward, r_sum: Reward, *, lambda_tool: float = 1.0, lambda_sum: float = 1.0) -> Reward:
     """S_norm = max(0, (lambda_tool R_tool + lambda_sum R_sum) / (lambda_tool + lambda_sum)), so 0 for an omission (App. A.3)."""
     total = (lambda_tool * r_tool + lambda_sum * r_sum) / (lambda_tool + lambda_sum)
-    return total.clamp(min=0) if isinstance(total, Tensor) else max(0.0, total)
+    return max(0.0, total) if isinstance(total, float | int) else total.clamp(min=0)
 
 
 def _replace(value: Reward, where: bool | Tensor, by: float) -> Reward:
-    if isinstance(value, Tensor):
-        return torch.where(torch.as_tensor(where, dtype=torch.bool, device=value.device), by, value)
-    return by if where else value
+    if isinstance(value, float | int):
+        return by if where else value
+    # Rollouts are scored one by one, as floats: who plans or serves waits for no torch.
+    import torch
+
+    return torch.where(torch.as_tensor(where, dtype=torch.bool, device=value.device), by, value)

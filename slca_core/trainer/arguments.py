@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from slca_core.config import CpuProfile, SftConfig
+from slca_core.config import CpuProfile, Deployment, GpuProfile, ServiceConfig, SftConfig
 from slca_core.trainer.spec import TrainSpec
 
 AGENT = Path(__file__).with_name("agent.py")
@@ -85,7 +86,7 @@ def _machine_arguments(spec: TrainSpec) -> Arguments:
     }
 
 
-def sft_arguments(sft: SftConfig, *, model: Path, dataset: Path, out: Path, epochs: int, seed: int, cpu: bool) -> list[str]:
+def sft_arguments(sft: SftConfig, *, model: Path, dataset: Path, out: Path, epochs: int, cpu: bool) -> list[str]:
     """Arguments of `openrlhf.cli.train_sft`: the loss on the tokens of every assistant turn."""
     arguments: Arguments = {
         "model.model_name_or_path": model,
@@ -97,7 +98,7 @@ def sft_arguments(sft: SftConfig, *, model: Path, dataset: Path, out: Path, epoc
         "train.batch_size": sft.batch_size,
         "train.micro_batch_size": sft.micro_batch_size,
         "train.max_epochs": epochs,
-        "train.seed": seed,
+        "train.seed": sft.seed,
         "adam.lr": sft.learning_rate,
         "adam.betas": sft.betas,
         "lr_scheduler": sft.scheduler,
@@ -108,6 +109,33 @@ def sft_arguments(sft: SftConfig, *, model: Path, dataset: Path, out: Path, epoc
         "ckpt.output_dir": out,
     }
     arguments |= {"ds.attn_implementation": "sdpa"} if cpu else {"model.gradient_checkpointing_enable": True}
+    return as_argv(arguments)
+
+
+def sft_launch(machine: CpuProfile | GpuProfile, module: str) -> list[str]:
+    """What `python -m` runs `module` by: one process on the CPU, one a GPU of the node else."""
+    if isinstance(machine, CpuProfile):
+        return [module]
+    return ["torch.distributed.run", "--standalone", "--nproc-per-node", str(machine.sft_gpus), "-m", module]
+
+
+def service_arguments(service: ServiceConfig, deployment: Deployment) -> list[str]:
+    """Arguments of `vllm serve` behind the checkpoint, for a frozen model. Tables 3 and 7 give the values."""
+    arguments: Arguments = {
+        "served-model-name": service.model,
+        "host": "0.0.0.0",
+        "port": urlsplit(service.url or "").port or 8000,
+        "dtype": deployment.dtype,
+        "tensor-parallel-size": deployment.tensor_parallel,
+        "enable-expert-parallel": deployment.expert_parallel,
+        "max-model-len": deployment.max_model_len,
+        "max-num-seqs": deployment.max_num_seqs,
+        "gpu-memory-utilization": deployment.gpu_memory,
+        "enable-prefix-caching": True,
+        "disable-custom-all-reduce": not deployment.custom_all_reduce,
+        "enable-chunked-prefill": deployment.chunked_prefill,
+        "async-scheduling": deployment.async_scheduling,
+    }
     return as_argv(arguments)
 
 

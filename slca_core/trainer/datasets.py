@@ -54,11 +54,14 @@ def write_prompts(spec: TrainSpec, split: Path) -> dict[str, Any]:
     while len(drawn) < rl.updates * rl.prompts_per_update:
         drawn += order.sample(samples, len(samples))
     drawn = drawn[: rl.updates * rl.prompts_per_update]
-    with spec.prompts.open("w") as file:
+    # Renamed into its place: a job that goes on from an earlier flow may be reading the same lines.
+    unfinished = spec.prompts.with_suffix(".unfinished")
+    with unfinished.open("w") as file:
         for sample in drawn:
             prompt = chat.render(sample.prompt, sample.tools, generate=True)
             label = json.dumps(label_of(sample), ensure_ascii=False)
             file.write(json.dumps({"input": prompt, "label": label}, ensure_ascii=False) + "\n")
+    unfinished.replace(spec.prompts)
     return {"prompts": len(samples), "too_long": too_long, "order_digest": digest([sample.sample_id for sample in drawn])}
 
 

@@ -107,10 +107,11 @@ def run_module(
         stop(process)
     on_poll()
     if process.returncode:
-        raise _failure(module, process.returncode, log)
+        raise failure(module, process.returncode, log)
 
 
-def _failure(module: str, code: int, log: Path) -> errors.SlcaError:
+def failure(module: str, code: int | None, log: Path) -> errors.SlcaError:
+    """Why a module ended with `code`: its own sentence if it left one, else the end of its log."""
     found = _OUR_ERROR.findall(log.read_text(errors="replace"))
     if found:
         name, message = found[-1]

@@ -9,13 +9,15 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import torch
 
-from slca_core.advantages import Advantages
 from slca_core.errors import DataError
+
+if TYPE_CHECKING:
+    # Who only reads metrics waits for no torch.
+    from slca_core.advantages import Advantages
 
 # OpenRLHF's names -> ours. KL, clip fraction and gradient norm are means over the update's mini-batches, as stock logs them.
 _STOCK = {
@@ -51,6 +53,8 @@ def clear_spool(spool: Path, update: int) -> None:
 
 def write_rollouts(folder: Path, update: int, records: Sequence[dict[str, Any]], routed: Advantages) -> Path:
     """One row a rollout: the record, its policy mask and its advantages, both aligned with `token_ids`."""
+    import torch
+
     rows = []
     for record, advantages_T, tool, summary in zip(
         records, routed.advantages_BT, routed.tool_B.tolist(), routed.summary_B.tolist(), strict=True

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from slca_core.config import REPOSITORY, CpuProfile
+from slca_core.config import REPOSITORY, CpuProfile, GpuProfile, LocalLauncher
 from slca_core.trainer.arguments import rl_arguments
 from slca_core.trainer.spec import SPEC_VARIABLE, TrainSpec, load_spec
 
@@ -43,16 +43,22 @@ def _cpu_environment(spec: TrainSpec) -> dict[str, str]:
 
 
 def _start_ray(spec: TrainSpec, environment: dict[str, str]) -> None:
-    """A cluster of its own on loopback for the CPU profile, with declared GPUs for placement; the study's cluster otherwise."""
+    """A cluster of its own on loopback for a local CPU run, with declared GPUs for placement; the running cluster otherwise."""
     import ray
 
     from slca_core.services.forkserver import PYTHON_VARIABLE
 
     runtime_env: dict[str, Any] = {"env_vars": environment}
-    if isinstance(spec.machine, CpuProfile):
+    if isinstance(spec.machine, GpuProfile):
+        ray.init(address=spec.machine.ray_address, runtime_env=runtime_env)
+    elif not isinstance(spec.machine.launcher, LocalLauncher):
+        ray.init(address="auto", runtime_env=runtime_env)
+    else:
         if forked := os.environ.get(PYTHON_VARIABLE):
             runtime_env["py_executable"] = forked
         ray.init(
+            # One of its own also beside a cluster someone has started on this machine.
+            address="local",
             num_cpus=8,
             num_gpus=4,
             include_dashboard=False,
@@ -61,8 +67,6 @@ def _start_ray(spec: TrainSpec, environment: dict[str, str]) -> None:
             runtime_env=runtime_env,
             _node_ip_address="127.0.0.1",
         )
-    else:
-        ray.init(address=spec.machine.ray_address, runtime_env=runtime_env)
 
 
 def _install_cpu_actors() -> None:

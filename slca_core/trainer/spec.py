@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from slca_core.config import Arm, CpuProfile, Frozen, GpuProfile, RlConfig, ServicesConfig
+from slca_core.records import write_atomically
 from slca_core.rollout import Limits, Scoring
 
 SPEC_VARIABLE = "SLCA_TRAIN_SPEC"
@@ -54,10 +55,10 @@ class TrainSpec(Frozen):
     def scoring(self) -> Scoring:
         return Scoring.of(self.rl, self.arm.process_reward, self.arm.hierr_weights)
 
-    def write(self) -> Path:
+    def write(self, name: str = "spec.json") -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / "spec.json"
-        path.write_text(self.model_dump_json(indent=2))
+        path = self.folder / name
+        write_atomically(path, self.model_dump_json(indent=2))
         return path
 
 

@@ -19,7 +19,6 @@ def sft(settings: SftConfig | None = None, **changes) -> list[str]:
         "dataset": Path("d.jsonl"),
         "out": Path("runs/model"),
         "epochs": 2,
-        "seed": 1,
         "cpu": True,
         **changes,
     }

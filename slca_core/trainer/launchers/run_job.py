@@ -1,0 +1,25 @@
+"""`run_rl` as a job that outlives the flow which submitted it: stand-ins of its own take the place of the flow's.
+
+python -m slca_core.trainer.launchers.run_job RUN_FOLDER/spec.json
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from slca_core.services.frozen import serve_frozen
+from slca_core.trainer import run_rl
+from slca_core.trainer.spec import load_spec
+
+
+def main() -> None:
+    spec = load_spec(Path(sys.argv[1]))
+    with serve_frozen(spec.services, spec.folder / "standins.log") as services:
+        own = spec.model_copy(update={"mocker_url": services.mocker_url, "judge_url": services.judge_url})
+        sys.argv[1] = str(own.write("job.json"))
+        run_rl.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""What steps cost, before they run: time, calls of the frozen services, tokens, disk.
+
+Times, calls and tokens come from records of steps placed alike: same kind and size of machine, same size of policy. Where there
+are none, from the study's `assumptions`; where it has none, calls and tokens are the upper bounds that its limits leave, and times
+are unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from slca_core.config import Arm, CpuProfile, Study
+from slca_core.records import Record, Step
+from tasks.matching import spent_by
+from tasks.placement import placement, policy_parameters
+
+Basis = Literal["measured", "assumed", "at most"]
+# Bytes a parameter of weights, and of a training checkpoint with Adam's states: bfloat16 beside float32 masters, or float32 alone.
+_WEIGHTS = {"gpu": 2, "cpu": 4}
+_CHECKPOINT = {"gpu": 14, "cpu": 12}
+_KEPT = 2  # training checkpoints on disk at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Of one step.
+
+    Attributes:
+        seconds: None where nothing is known; `timed` says on what it rests.
+        gpus: that it holds meanwhile.
+        judge_calls, mocker_calls, tokens: of its rollouts, the tokens being the policy's prompts and responses; `counted` says on
+            what they rest.
+        disk: bytes it leaves, checkpoints above all; None where nothing is known.
+    """
+
+    seconds: float | None = None
+    timed: Basis = "measured"
+    gpus: int = 0
+    rollouts: int = 0
+    judge_calls: int = 0
+    mocker_calls: int = 0
+    tokens: int = 0
+    counted: Basis = "measured"
+    disk: int | None = None
+
+
+NOTHING = Estimate(seconds=0.0, disk=0)
+
+
+class Estimator:
+    """Estimates of one study's steps.
+
+    Args:
+        finished: step kind -> its records, of whatever study.
+    """
+
+    def __init__(self, study: Study, finished: Callable[[str], Sequence[Record]]) -> None:
+        self.study, self.finished = study, finished
+        self._rates: dict[str, float | None] = {}
+        self._sizes: dict[str, int | None] = {}
+
+    def estimate(self, step: Step, data: Record | None, arm: Arm | None) -> Estimate:
+        """One step that is to run; `data` is the curation's record, or stands for it."""
+        rollouts = rollouts_of(self.study, step, arm)
+        seconds, timed = self._seconds(step, data, rollouts)
+        mocker_calls, tokens, counted = self._per_rollout
+        return Estimate(
+            seconds=seconds,
+            timed=timed,
+            gpus=self._gpus(step),
+            rollouts=rollouts,
+            judge_calls=rollouts,
+            mocker_calls=round(rollouts * mocker_calls),
+            tokens=round(rollouts * tokens),
+            counted=counted,
+            disk=self._disk(step),
+        )
+
+    def _alike(self, kind: str, placed: Mapping[str, Any]) -> list[Record]:
+        if placed and placed["parameters"] is None:
+            return []
+        return [record for record in self.finished(kind) if record.placement == placed]
+
+    def _seconds(self, step: Step, data: Record | None, rollouts: int) -> tuple[float | None, Basis]:
+        """By the median rate of records placed alike: seconds a rollout, a sample of SFT, a record read; else as assumed."""
+        work = rollouts or _work_of(self.study, step, data)
+        if rate := self._rate(step):
+            return (rate * work if work else None), "measured"
+        return self._assumed_seconds(step, work), "assumed"
+
+    def _rate(self, step: Step) -> float | None:
+        if step.step not in self._rates:
+            alike = self._alike(step.step, step.placement)
+            rates = [record.seconds / done for record in alike if (done := work_done(record))]
+            self._rates[step.step] = median(rates) if rates else None
+        return self._rates[step.step]
+
+    def _assumed_seconds(self, step: Step, work: float | None) -> float | None:
+        assumed, machine = self.study.assumptions, self.study.machine
+        if assumed is None or work is None or isinstance(machine, CpuProfile):
+            return None
+        rates = {
+            "train": assumed.rl_tokens_per_gpu_s,
+            "finetune": assumed.sft_tokens_per_gpu_s,
+            "evaluate": assumed.served_tokens_per_gpu_s,
+        }
+        if step.step not in rates:
+            return None
+        return work * assumed.rollout_tokens / rates[step.step] / self._gpus(step)
+
+    @cached_property
+    def _per_rollout(self) -> tuple[float, float, Basis]:
+        """Mocker calls and tokens of one rollout; evaluation's are taken to be training's."""
+        spent = [spent_by(run) for run in self._alike("train", placement(self.study))]
+        if rollouts := sum(run.rollouts for run in spent):
+            return sum(run.mocker_calls for run in spent) / rollouts, sum(run.tokens for run in spent) / rollouts, "measured"
+        if assumed := self.study.assumptions:
+            return assumed.mocker_calls, assumed.rollout_tokens, "assumed"
+        # One call a turn, and the last turn calls nothing.
+        return self.study.rl.max_turns - 1, self.study.rl.max_length, "at most"
+
+    def _gpus(self, step: Step) -> int:
+        machine = self.study.machine
+        if isinstance(machine, CpuProfile):
+            return 0
+        return {"train": machine.gpus, "finetune": machine.sft_gpus, "evaluate": machine.vllm_tensor_parallel}.get(step.step, 0)
+
+    def _disk(self, step: Step) -> int | None:
+        """As the folders of records placed alike; else the weights, and a training's checkpoints, by the policy's parameters."""
+        if step.step not in self._sizes:
+            sizes = [folder_bytes(record.folder) for record in self._alike(step.step, step.placement)]
+            self._sizes[step.step] = round(median(sizes)) if sizes else self._checkpoint_bytes(step)
+        return self._sizes[step.step]
+
+    def _checkpoint_bytes(self, step: Step) -> int | None:
+        parameters, kind = policy_parameters(self.study), self.study.machine.kind
+        if parameters is None or step.step not in ("finetune", "train"):
+            return None
+        return parameters * (_WEIGHTS[kind] + (_KEPT * _CHECKPOINT[kind] if step.step == "train" else 0))
+
+
+def rollouts_of(study: Study, step: Step, arm: Arm | None) -> int:
+    """How many rollouts a step makes."""
+    if step.step == "train" and arm:
+        rl = study.rl_of(arm)
+        return rl.updates * rl.prompts_per_update * rl.group_size
+    if step.step == "evaluate":
+        return study.data.test_size * (study.evaluation.toucan_test.samples + 1)
+    return 0
+
+
+def _work_of(study: Study, step: Step, data: Record | None) -> float | None:
+    """What a step without rollouts works through, in the units of `work_done`; None if that is not known yet."""
+    if step.step == "curate":
+        return study.data.generated.count if study.data.source == "generated" else None
+    if step.step == "policy":
+        return 1
+    share = {"sft": study.data.sft_fraction, "rl": 1 - study.data.sft_fraction}
+    splits = step.config["splits"]
+    if data and "splits" in data.facts:
+        samples: float = sum(sum(data.facts["splits"][split].values()) for split in splits)
+    elif study.assumptions:
+        samples = study.assumptions.curated_samples * sum(share[split] for split in splits)
+    else:
+        return None
+    return samples * step.config["epochs"]
+
+
+def work_done(record: Record) -> float:
+    """Rollouts of training and evaluation, samples times epochs of SFT, records of curation; 1 for a policy."""
+    facts, config = record.facts, record.config
+    if record.step == "train":
+        return spent_by(record).rollouts
+    if record.step == "evaluate":
+        return facts["items"] * (config["toucan_test"]["samples"] + 1)
+    if record.step == "finetune":
+        return facts["samples"] * config["epochs"]
+    return facts["read"] if record.step == "curate" else 1
+
+
+def folder_bytes(folder: Path) -> int:
+    """Of the folder's own files; what is linked lies elsewhere."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
