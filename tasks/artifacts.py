@@ -55,8 +55,8 @@ def plan_table(plan: Plan) -> Table:
             "step": one.name,
             "state": one.state,
             "why": one.reason,
-            "time": "" if one.state != "to run" else "?" if one.seconds is None else duration(one.seconds),
-            "rollouts": f"{one.rollouts:,}" if one.rollouts else "",
+            "time": "" if one.state != "to run" else "?" if one.estimate.seconds is None else duration(one.estimate.seconds),
+            "rollouts": f"{one.estimate.rollouts:,}" if one.estimate.rollouts else "",
         }
         for one in plan.steps
     ]

@@ -59,7 +59,7 @@ def _policy(folder: Path, step: Step) -> dict:
 
 def _finetune(folder: Path, step: Step) -> dict:
     (folder / "loss.jsonl").write_text(json.dumps({"step": 1, "loss": 0.5}) + "\n")
-    return {"steps": 1, "loss": 0.5}
+    return {"samples": 2, "steps": 1, "loss": 0.5}
 
 
 def _train(folder: Path, step: Step) -> dict:
