@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from slca_core.config import Study
 from slca_core.curation.generator import write_records
 from slca_core.curation.pipeline import curate
 from slca_core.curation.sloppiness import Sloppiness
-from slca_core.digest_cache import DigestCache
 from slca_core.errors import DataError
 from slca_core.fingerprint import digest, file_digest
 from slca_core.records import Record, Step, not_there
@@ -38,7 +38,7 @@ def curation_step(study: Study, *, planned: bool = False) -> Step:
         inputs = {}
     else:
         absent = [source for source in data.source if planned and not source.exists()]
-        inputs = {"source": not_there(absent[0]) if absent else _source_digest(data.source, Workspace(study).inputs)}
+        inputs = {"source": not_there(absent[0]) if absent else _source_digest(data.source, Workspace(study).inputs.file_digest)}
     return Step(step="curate", name=study.name, config=config, inputs=inputs, code=CODE)
 
 
@@ -73,7 +73,7 @@ def _curate(study: Study, folder: Path) -> tuple[str, dict[str, Any]]:
     return digest({split: file_digest(folder / f"{split}.parquet") for split in SPLITS}), manifest
 
 
-def _source_digest(sources: tuple[Path, ...], inputs: DigestCache) -> str:
+def _source_digest(sources: tuple[Path, ...], of_file: Callable[[Path], str] = file_digest) -> str:
     """Names and contents of all source files; DataError if a source is not there."""
     files: list[list[str]] = []
     for source in sources:
@@ -82,5 +82,5 @@ def _source_digest(sources: tuple[Path, ...], inputs: DigestCache) -> str:
                 f"A data file or folder was expected at {source} (data.source), there is none. Mend the path, or use `generated`."
             )
         found = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
-        files += [[str(path.relative_to(source.parent)), inputs.file_digest(path)] for path in found]
+        files += [[str(path.relative_to(source.parent)), of_file(path)] for path in found]
     return digest(files)
