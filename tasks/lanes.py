@@ -8,6 +8,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from slca_core.config import Study
 from slca_core.services.process import stop_all
+from slca_core.trainer.launchers.jobs import leave_all
 
 
 class Lanes(ThreadPoolTaskRunner):
@@ -16,6 +17,7 @@ class Lanes(ThreadPoolTaskRunner):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None and not issubclass(kind, Exception):
             stop_all()
+            leave_all()
         super().__exit__(kind, error, trace)
 
 

@@ -13,7 +13,7 @@ def placement(study: Study) -> dict[str, Any]:
     """Kind and size of the machine, size of the policy (None while its checkpoint is not there)."""
     machine = study.machine
     workers = machine.threads if isinstance(machine, CpuProfile) else machine.gpus
-    return {"machine": machine.kind, "workers": workers, "parameters": policy_parameters(study)}
+    return {"machine": machine.kind, "workers": workers, "side_by_side": machine.parallel, "parameters": policy_parameters(study)}
 
 
 def policy_parameters(study: Study) -> int | None:

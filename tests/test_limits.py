@@ -15,7 +15,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 import tasks.train as training
 from slca_core.config import GpuProfile, JudgeConfig, ServicesConfig, Study, load_study
 from slca_core.errors import ConfigError
-from slca_core.trainer.spec import load_spec
+from slca_core.trainer.spec import TrainSpec
 from tasks.limits import GPUS, SERVICES, limited, slots
 from tasks.plan import make_plan
 from tasks.services import Services
@@ -51,14 +51,14 @@ def two_runs(tmp_path, monkeypatch):
     Tracking(study)  # MLflow makes its store once.
     spans: list[tuple[float, float]] = []
 
-    def train(module: str, argv: list[str], **_) -> None:
-        spec, began = load_spec(Path(argv[0])), time.monotonic()
+    def train(spec: TrainSpec, spec_path: Path, **_) -> None:
+        began = time.monotonic()
         time.sleep(0.5)
         write_metrics(spec.folder, spec.rl.updates)
         spec.model.mkdir()
         spans.append((began, time.monotonic()))
 
-    monkeypatch.setattr(training, "run_module", train)
+    monkeypatch.setattr(training.launchers, "train", train)
     monkeypatch.setattr(training, "write_prompts", lambda spec, rows: {"order_digest": "order"})
     monkeypatch.setattr(training, "bar", lambda *_, **__: nullcontext(lambda **_: None))
 

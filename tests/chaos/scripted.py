@@ -33,9 +33,10 @@ def main() -> None:
     study = load_study(Path(sys.argv[1]))
     os.environ.update(quiet_environment(study.root))
     from flows.reproduce import reproduce
-    from tasks import evaluate, finetune, train
+    from slca_core.trainer import launchers
+    from tasks import evaluate, finetune
 
-    for module in (finetune, train):
+    for module in (finetune, launchers):
         module.run_module = run_scripted
         module.python_for = lambda *_: sys.executable
     evaluate.served = served
