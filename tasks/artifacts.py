@@ -83,8 +83,8 @@ def report_table(report: dict[str, Any]) -> Table:
 def _cell(mean: float | None, std: float | None, unit: str) -> str:
     if mean is None:
         return "–"
-    scale, sign = (100, " %") if unit == "percent" else (1, "")
-    return f"{scale * mean:.1f}" + (f" ± {scale * std:.1f}" if std is not None else "") + sign
+    scale, digits, sign = (100, 1, " %") if unit == "percent" else (1, 2, "")
+    return f"{scale * mean:.{digits}f}" + (f" ± {scale * std:.{digits}f}" if std is not None else "") + sign
 
 
 @contextmanager
