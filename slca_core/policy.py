@@ -22,6 +22,7 @@ from slca_core import chat
 from slca_core.config import ScratchPolicy
 from slca_core.dialogue import Sample
 from slca_core.errors import ConfigError
+from slca_core.tokenizer import load_tokenizer
 
 # A word with its combining marks, one digit, one newline, or a run of anything else.
 _PIECES = r"\n|\p{N}|[\p{L}\p{M}_]+|[^\p{L}\p{M}\p{N}_\n]+"
@@ -132,9 +133,7 @@ def require_checkpoint(folder: Path) -> Path:
 
 def adopt_chat_format(checkpoint: Path, out: Path) -> Path:
     """A copy of `checkpoint` whose tokenizer carries this project's chat template; weights are linked, not copied."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(require_checkpoint(checkpoint))
+    tokenizer = load_tokenizer(require_checkpoint(checkpoint))
     unknown = [token for token in chat.SPECIAL_TOKENS if tokenizer.convert_tokens_to_ids(token) in (None, tokenizer.unk_token_id)]
     if unknown:
         raise ConfigError(

@@ -18,6 +18,7 @@ from slca_core.errors import DataError, ServiceError
 from slca_core.fingerprint import file_digest
 from slca_core.records import Record, Step
 from slca_core.rollout import Limits, Scoring, prompts_that_fit
+from slca_core.tokenizer import load_tokenizer
 from slca_core.trainer.serve import served
 from tasks.curate import split_path
 from tasks.finetune import model_path
@@ -80,10 +81,8 @@ def evaluate_checkpoint(study: Study, condition: str, seed: int, data: Record, c
 def _evaluate(
     study: Study, condition: str, seed: int, data: Record, checkpoint: Record, services: Services, folder: Path
 ) -> tuple[str, dict[str, Any]]:
-    from transformers import AutoTokenizer
-
     model = model_path(checkpoint)
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer = load_tokenizer(model)
     limits, settings = Limits.of(study.rl), study.evaluation.toucan_test
     samples, too_long = prompts_that_fit(read_split(split_path(data, "test")), tokenizer, limits)
     if not samples:

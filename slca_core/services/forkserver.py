@@ -216,6 +216,8 @@ def _become(request: _Request, python: str) -> None:
         numpy.random.seed()
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(int(request.env.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
+    # Python that is started from here on, by whatever library, is forked too.
+    sys.executable = python
     multiprocessing.spawn.set_executable(python)
 
 

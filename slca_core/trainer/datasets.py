@@ -14,15 +14,14 @@ from slca_core.dialogue import Sample
 from slca_core.errors import DataError
 from slca_core.fingerprint import digest
 from slca_core.rollout import encode, prompts_that_fit
+from slca_core.tokenizer import load_tokenizer
 from slca_core.trainer.labels import label_of
 from slca_core.trainer.spec import TrainSpec
 
 
 def write_sft_rows(samples: Sequence[Sample], policy: Path, max_length: int, out: Path) -> tuple[int, int]:
     """SFT rows of the samples that fit, one conversation a line; (kept, too long)."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(policy)
+    tokenizer = load_tokenizer(policy)
     texts = [chat.render((*sample.prompt, *sample.demonstration), sample.tools) for sample in samples]
     kept = [text for text in texts if len(encode(tokenizer, text)) <= max_length - 2]
     if not kept:
@@ -38,10 +37,8 @@ def write_sft_rows(samples: Sequence[Sample], policy: Path, max_length: int, out
 
 def write_prompts(spec: TrainSpec, split: Path) -> dict[str, Any]:
     """The prompt file of the run: exactly updates x prompts lines, order fixed by the seed, round the split as often as needed."""
-    from transformers import AutoTokenizer
-
     rl = spec.rl
-    tokenizer = AutoTokenizer.from_pretrained(spec.initial_checkpoint)
+    tokenizer = load_tokenizer(spec.initial_checkpoint)
     samples, too_long = prompts_that_fit(read_split(split), tokenizer, spec.limits())
     if not samples:
         room = rl.max_length - rl.response_tokens
