@@ -9,7 +9,7 @@ PYTHON ?= python3.11
 SLCA   := .venv/bin/slca
 LOCK   := requirements/cpu.txt
 
-.PHONY: reproduce test ui env bench lint clean
+.PHONY: reproduce test ui env bench chaos lint clean
 .DEFAULT_GOAL := reproduce
 
 reproduce: env
@@ -23,6 +23,9 @@ ui: env
 
 bench: env .venv-peers/.complete
 	.venv-peers/bin/python -m tests.bench
+
+chaos: env
+	.venv/bin/python -m tests.chaos
 
 # The peers lie over .venv, whose packages they see.
 .venv-peers/.complete: requirements/peers.txt .venv/.complete
@@ -42,4 +45,4 @@ env: .venv/.complete
 	PYTHON=$(PYTHON) TORCH_INDEX=$(TORCH_INDEX) bash requirements/install.sh $(LOCK)
 
 clean:
-	rm -rf .venv .venv-peers .slca
+	rm -rf .venv .venv-peers .slca .slca-chaos

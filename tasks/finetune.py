@@ -35,7 +35,7 @@ CODE = (
     "slca_core.trainer.run_sft",
 )
 Splits = tuple[Literal["sft", "rl"], ...]
-_STEP = re.compile(r"Train step of epoch (\d+):[^\r\n]*? (\d+)/(\d+) \[[^\]\r\n]*?gpt_loss=([\d.]+(?:e[+-]?\d+)?)")
+_BATCH = re.compile(r"Train step of epoch (\d+):[^\r\n]*? (\d+)/(\d+) \[[^\]\r\n]*?gpt_loss=([\d.]+(?:e[+-]?\d+)?)")
 
 
 def model_path(record: Record) -> Path:
@@ -74,6 +74,8 @@ def prepare_policy(study: Study, data: Record) -> Record:
     policy = study.policy
 
     def work(folder: Path) -> tuple[str, dict[str, Any]]:
+        # It imports the stack while the policy is made.
+        python_for(study.machine, study.root)
         out = folder / "model"
         if policy.scratch:
             samples = with_demonstration(read_split(split_path(data, "sft")))
@@ -116,33 +118,39 @@ def _finetune(
         epochs=epochs,
         cpu=isinstance(study.machine, CpuProfile),
     )
-    curve = _run(study, f"finetune {name}", argv, folder / "train.log")
+    curve = _run(study, f"finetune {name}", argv, folder / "train.log", sft.batch_size // sft.micro_batch_size)
     (folder / "loss.jsonl").write_text("".join(json.dumps(point) + "\n" for point in curve))
-    facts = {"samples": kept, "too_long": too_long, "steps": len(curve), "loss": curve[-1]["loss"] if curve else float("nan")}
+    facts = {"samples": kept, "too_long": too_long, **(curve[-1] if curve else {"step": 0, "loss": float("nan")})}
+    facts["steps"] = facts.pop("step")
     return checkpoint_digest(folder / "model"), facts
 
 
-def _run(study: Study, title: str, argv: list[str], log: Path) -> list[dict[str, float]]:
+def _run(study: Study, title: str, argv: list[str], log: Path, accumulation: int) -> list[dict[str, float]]:
     env = environment(study.root)
     if isinstance(study.machine, CpuProfile):
         env["OMP_NUM_THREADS"] = str(study.machine.threads)
     with bar(title) as update:
 
         def watch() -> None:
-            if points := read_loss(log):
+            if points := read_loss(log, accumulation):
                 last = points[-1]
                 update(completed=last["step"], total=last["total"], note=f"loss {last['loss']:.3f}")
 
         python = python_for(study.machine, study.root)
         module, *launch = sft_launch(study.machine, "slca_core.trainer.run_sft")
         run_module(module, [*launch, *argv], python=python, log=log, env=env, on_poll=watch)
-    return [{"step": point["step"], "loss": point["loss"]} for point in read_loss(log)]
+    return [{"step": point["step"], "loss": point["loss"]} for point in read_loss(log, accumulation)]
 
 
-def read_loss(log: Path) -> list[dict[str, float]]:
-    """Step, total and running loss as stock SFT shows them in its bar; steps count on over the epochs."""
+def read_loss(log: Path, accumulation: int = 1) -> list[dict[str, float]]:
+    """Step, total and loss of SFT, steps counted on over the epochs.
+
+    Stock SFT's bar, which they are read from, counts micro-batches, `accumulation` of them a step; the loss is that of a step's last.
+    """
     points: dict[int, dict[str, float]] = {}
-    for epoch, step, total, loss in _STEP.findall(log.read_text(errors="replace")):
-        at = int(epoch) * int(total) + int(step)
-        points[at] = {"step": at, "total": (int(epoch) + 1) * int(total), "loss": float(loss)}
+    for epoch, batch, of_epoch, loss in _BATCH.findall(log.read_text(errors="replace")):
+        step = (int(epoch) * int(of_epoch) + int(batch)) // accumulation
+        if step:
+            total = (int(epoch) + 1) * int(of_epoch) // accumulation
+            points[step] = {"step": step, "total": total, "loss": float(loss)}
     return list(points.values())

@@ -6,6 +6,8 @@ A policy of this size learns nothing in two updates; the tests are about what th
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import mlflow
@@ -13,24 +15,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import yaml
 
-from slca_core.config import REPOSITORY, Study
+from slca_core.config import REPOSITORY, Study, load_study
 from slca_core.segments import split_segments
+from tests.chaos import kills, outcome
+from tests.smallest import SMALLEST
 
 pytestmark = pytest.mark.e2e
 
 REAL = REPOSITORY.parent / "shared" / "data"
-SMALLEST = {
-    "data": {"source": "generated", "generated": {"count": 240}, "test_size": 8, "sft_fraction": 0.6},
-    "policy": {"scratch": {"vocab_size": 900, "hidden_size": 64, "intermediate_size": 128, "layers": 2, "heads": 2}},
-    "sft": {"learning_rate": 3e-3, "batch_size": 16, "micro_batch_size": 16, "max_length": 320, "epochs": 2},
-    "rl": {
-        **{"updates": 2, "prompts_per_update": 2, "group_size": 4, "minibatch_prompts": 2, "micro_batch_size": 8},
-        **{"max_turns": 3, "turn_tokens": 24, "response_tokens": 96, "max_length": 512, "observation_tokens": 32},
-        **{"learning_rate": 5e-4, "checkpoint_every": 1},
-    },
-    "evaluation": {"toucan_test": {"samples": 1}},
-}
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +87,7 @@ def test_metrics_have_one_line_an_update(report, study):
     for arm in ("grpo", "slca"):
         (folder,) = (study.root / "artifacts" / "train").glob(f"{arm}-seed1-*")
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        assert [line["update"] for line in lines] == [1, 2]
+        assert [line["update"] for line in lines] == [1, 2, 3]
         assert all(np.isfinite(list(line.values())).all() for line in lines)
 
 
@@ -106,7 +100,7 @@ def test_mlflow_has_parent_and_child_runs_with_curves_datasets_and_tables(report
     assert set(trained["tags.slca.condition"]) == {"grpo", "slca", "wo_slca"}
     client = mlflow.MlflowClient()
     for run_id in trained.run_id:
-        assert [point.step for point in client.get_metric_history(run_id, "r_tool")] == [1, 2]
+        assert [point.step for point in client.get_metric_history(run_id, "r_tool")] == [1, 2, 3]
         assert client.get_run(run_id).inputs.dataset_inputs
     assert "main_table.json" in {item.path for item in client.list_artifacts(parent.run_id.iloc[0])}
 
@@ -120,6 +114,28 @@ def test_a_second_run_does_nothing_again_and_leaves_the_same_report(report, stud
     reproduce(study)
     assert {path: path.stat().st_mtime_ns for path in (study.root / "artifacts").rglob("record.json")} == before
     assert report_paths(study).html.read_bytes() == html
+
+
+def test_killed_in_training_and_in_evaluation_it_ends_as_if_nobody_had(report, study, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("k")
+    path = folder / "study.yaml"
+    path.write_text(
+        yaml.safe_dump({"name": study.name, "root": str(folder / "s"), "arms": ["grpo", "slca", "wo_slca"], **SMALLEST})
+    )
+    disturbed, log = load_study(path), folder / "log"
+    start = kills.starter([str(Path(sys.executable).with_name("slca")), "run", str(path)], log)
+
+    def kill(kind: str, once: Callable[[], bool]) -> None:
+        process = start()
+        assert kills.wait_until(lambda: once() and kind in kills.victims(process.pid), 300), log.read_text()[-2000:]
+        kills.kill_one(process, kills.victims(process.pid)[kind])
+
+    kill("vllm engine", lambda: any((disturbed.root / "artifacts" / "train").glob("*/rollouts/update_00001.parquet")))
+    kill("flow", lambda: any((disturbed.root / "artifacts" / "evaluate").glob("*/server.log")))
+    assert start().wait(600) == 0, log.read_text()[-2000:]
+    outcome.check_books(disturbed, SMALLEST["rl"]["updates"])
+    assert outcome.checkpoints(disturbed) == outcome.checkpoints(study)
+    assert outcome.tables(disturbed) == outcome.tables(study)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="real records lie in ../shared/data, which a fresh clone does not have")

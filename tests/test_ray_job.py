@@ -22,7 +22,7 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 from slca_core.config import REPOSITORY, Study
 from slca_core.services.process import LOOPBACK, free_port
 from tasks.workspace import quiet_environment
-from tests.test_end_to_end import SMALLEST
+from tests.smallest import SMALLEST
 
 pytestmark = pytest.mark.e2e
 
