@@ -145,7 +145,7 @@ def _run(study: Study, title: str, argv: list[str], log: Path, accumulation: int
 def read_loss(log: Path, accumulation: int = 1) -> list[dict[str, float]]:
     """Step, total and loss of SFT, steps counted on over the epochs.
 
-    Stock SFT's bar, which they are read from, counts micro-batches, `accumulation` of them a step; the loss is that of a step's last.
+    Stock SFT's bar counts micro-batches, `accumulation` of them a step; the loss is that of a step's last.
     """
     points: dict[int, dict[str, float]] = {}
     for epoch, batch, of_epoch, loss in _BATCH.findall(log.read_text(errors="replace")):

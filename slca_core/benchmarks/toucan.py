@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pandas as pd
+from httpx_aiohttp import HttpxAiohttpClient
 
 from slca_core.config import ServicesConfig, ToucanTestConfig
 from slca_core.dialogue import Sample
@@ -55,7 +56,7 @@ async def evaluate(
     judge = ChatClient("judge", judge_url, services.judge, transport=transport)
     slots = asyncio.Semaphore(settings.concurrency)
     limit = httpx.Limits(max_connections=settings.concurrency)
-    policy = httpx.AsyncClient(base_url=server.url, timeout=600, limits=limit, trust_env=False, transport=transport)
+    policy = HttpxAiohttpClient(base_url=server.url, timeout=600, limits=limit, trust_env=False, transport=transport)
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(policy)
         stack.push_async_callback(mocker.close)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+from httpx_aiohttp import HttpxAiohttpClient
 
 from slca_core.config import ServiceConfig
 from slca_core.errors import ConfigError, ServiceError
@@ -38,7 +39,7 @@ class ChatClient:
     transport: httpx.AsyncBaseTransport | None = None
 
     def __post_init__(self) -> None:
-        self._http = httpx.AsyncClient(
+        self._http = HttpxAiohttpClient(
             base_url=self.url,
             timeout=self.config.timeout_s,
             limits=httpx.Limits(max_connections=self.config.concurrency),
