@@ -57,8 +57,10 @@ def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str
     """Reproduce a study: what has a record is not run again."""
     study = _load(study_file, _with_seeds(overrides, seeds))
     from flows.reproduce import reproduce
+    from tasks.prefect_server import private_server
 
-    paths = reproduce(study)
+    with private_server(study.root):
+        paths = reproduce(study)
     _print_table(json.loads(paths.json.read_text()))
     console.print(f"report  {paths.html}", soft_wrap=True, highlight=False)
     console.print(f"runs    make ui STUDY={study_file}   (MLflow, experiment {study.name})", soft_wrap=True, highlight=False)

@@ -15,13 +15,14 @@ from prefect.logging import get_logger
 from prefect.settings import get_current_settings
 
 from slca_core.errors import SlcaError
+from tasks.prefect_server import is_private
 
 EVERY_S = 5.0
 
 
 def has_pages() -> bool:
     """Whether this is a run of a server that stays, unlike the one that `slca run` starts for itself."""
-    return bool(get_current_settings().api.url and (TaskRunContext.get() or FlowRunContext.get()))
+    return bool(get_current_settings().api.url and not is_private() and (TaskRunContext.get() or FlowRunContext.get()))
 
 
 @contextmanager

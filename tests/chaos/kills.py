@@ -102,7 +102,7 @@ def kill_one(process: subprocess.Popen, victim: psutil.Process) -> None:
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
-    _, left = psutil.wait_procs([one for one in tree if kind_of(one) != "prefect server"], timeout=GONE_S)
+    _, left = psutil.wait_procs(tree, timeout=GONE_S)
     assert not left, f"{victim} was killed, and left {[(one.pid, one.cmdline()[:4]) for one in left]}"
 
 

@@ -1,0 +1,48 @@
+"""Prefect's server of one `slca run`: on loopback, its database below the root, gone with the run however that ends.
+
+Where PREFECT_API_URL names a server, that one is used. The one that Prefect starts by itself outlives a killed run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import prefect
+from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+
+from slca_core.services.process import LOOPBACK, free_port, serve
+
+_PRIVATE = "SLCA_PRIVATE_PREFECT"
+# As Prefect's own temporary server has it: no pages, and none of the services that watch over other runs.
+_ENVIRONMENT = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+
+
+@contextmanager
+def private_server(root: Path) -> Iterator[None]:
+    """Flows inside the block run on a server of their own."""
+    if get_current_settings().api.url:
+        yield
+        return
+    port = free_port()
+    argv = [
+        *(sys.executable, "-m", "uvicorn", "--app-dir", str(prefect.__module_path__.parent)),
+        *("--factory", "prefect.server.api.server:create_app", "--host", LOOPBACK, "--port", str(port)),
+        *("--log-level", "error", "--lifespan", "on"),
+    ]
+    log = root.resolve() / "logs" / f"prefect-{os.getpid()}.log"
+    with (
+        serve("Prefect server", argv, port=port, log=log, health="/api/health", env=_ENVIRONMENT, timeout_s=180) as url,
+        temporary_settings({PREFECT_API_URL: f"{url}/api"}),
+    ):
+        os.environ[_PRIVATE] = "1"
+        yield
+    log.unlink(missing_ok=True)
+
+
+def is_private() -> bool:
+    """Whether this process's flows run on a server that nobody can look at."""
+    return _PRIVATE in os.environ
