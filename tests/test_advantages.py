@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.advantages import Advantages, compute_advantages
+from slca_core.advantages import Advantages, compute_advantages, without_idle_groups
 from slca_core.errors import DataError
 from slca_core.estimators import ESTIMATORS, Estimator
 from slca_core.rewards.omission import apply_omission, apply_omission_to_outcome
