@@ -29,6 +29,25 @@ class Advantages:
     summary_B: Tensor
     z_BR: Tensor
 
+    def teaching_B(self, group_B: Tensor) -> Tensor:
+        """Whether a rollout's group has any advantage; bool, shape (B,). A group whose rewards are all equal has none."""
+        _, group = group_B.unique(return_inverse=True)
+        return torch.bincount(group, weights=self.advantages_BT.abs().sum(dim=1))[group] > 0
+
+
+def without_idle_groups(advantages_BT: Tensor, teaching_B: Tensor, policy_BT: Tensor) -> Tensor:
+    """Advantages under which a token-mean loss over all policy tokens equals the mean over those of the teaching groups alone.
+
+    The clipped loss is proportional to the advantage, and the other groups have none: they count in the denominator only. All
+    advantages are as they were if no group teaches.
+
+    Args:
+        policy_BT: what the policy wrote, bool, shape (B, T).
+    """
+    tokens_B = policy_BT.sum(dim=1)
+    kept = tokens_B[teaching_B].sum()
+    return advantages_BT * (tokens_B.sum() / kept) if kept else advantages_BT
+
 
 def compute_advantages(
     estimator: Estimator,

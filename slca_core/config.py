@@ -220,6 +220,9 @@ class RlConfig(Frozen):
     strict_summary: bool = Field(
         False, description="a rollout cut while calling has no summary; the paper takes its last run for one"
     )
+    rollout_filter: Literal["none", "zero_spread"] = Field(
+        "none", description="zero_spread: groups that teach nothing, all their rewards being equal, leave the policy loss's mean"
+    )
     hierr_semantics: Literal["paper", "release"] = "paper"
     hierr_matching: Literal["greedy", "optimal"] = "greedy"
     eps: float = 1e-6
@@ -409,6 +412,7 @@ class Study(Frozen):
         validate_default=True,
         description="the conditions compared: names in configs/arms, or arms of the study's own",
     )
+    replicates: bool = Field(False, description="arms of equal condition run each on their own, sampling with other seeds")
     allow_unmatched: bool = Field(False, description="let arms differ in more than they declare; every table then says so")
     services: ServicesConfig = ServicesConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -421,6 +425,11 @@ class Study(Frozen):
     @classmethod
     def _machine_is_cpu_unless_said(cls, value: Any) -> Any:
         return {"kind": "cpu", **value} if isinstance(value, dict) else value
+
+    def replicate_of(self, arm: Arm) -> int:
+        """How many earlier arms are the same experiment, if each is to run; 0 for the first of its kind, or if they share."""
+        earlier = self.arms[: [one.name for one in self.arms].index(arm.name)]
+        return sum(one.condition() == arm.condition() for one in earlier) if self.replicates else 0
 
     def rl_of(self, arm: Arm) -> RlConfig:
         """The RL settings of one arm: the study's, with the arm's own in their place."""

@@ -127,7 +127,10 @@ def certify(
     shared = {f"rl.{field}": value for field, value in settings.items() if f"rl.{field}" not in differing}
     return Certificate(
         study=study.name,
-        conditions={arm.name: {"estimator_name": arm.estimator.name, **arm.condition()} for arm in study.arms},
+        conditions={
+            arm.name: {"estimator_name": arm.estimator.name, "replicate": study.replicate_of(arm), **arm.condition()}
+            for arm in study.arms
+        },
         same={**shared, "seeds": list(study.seeds), "services": dict(services)},
         inputs=dict(inputs or {}),
         prompt_order=orders,

@@ -161,8 +161,10 @@ def _notes(study: Study) -> list[str]:
         else f"Data: {', '.join(str(source) for source in study.data.source)}."
     )
     start = f"SFT is one run (seed {study.sft.seed}), from which the arms start under every seed; spreads are over seeds of RL."
+    replicates = [arm.title for arm in study.arms if study.replicate_of(arm)]
+    repeated = f"{', '.join(replicates)}: a replicate of an arm above, the same experiment with other random numbers."
     settled = "Settings: " + ", ".join(f"{key} = {settings[key]}" for key in shown) + "."
-    return [sources, *([start] if len(study.seeds) > 1 else []), settled]
+    return [sources, *([start] if len(study.seeds) > 1 else []), *([repeated] if replicates else []), settled]
 
 
 def _as_frame(table) -> pd.DataFrame:

@@ -52,16 +52,19 @@ CODE = (
 
 
 def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) -> Step:
-    """What one run is. Arms of equal condition are one step: wo_slca at 1:1 weights is grpo's run."""
+    """What one run is. Arms of equal condition are one step, unless replicates are asked for: wo_slca at 1:1 is grpo's run."""
+    config = {
+        "condition": arm.condition(),
+        "seed": seed,
+        "rl": study.rl_of(arm).model_dump(exclude={"checkpoint_every"}),
+        "services": services_identity(study.services),
+    }
+    if replicate := study.replicate_of(arm):
+        config["replicate"] = replicate
     return Step(
         step="train",
         name=f"{arm.name}-seed{seed}",
-        config={
-            "condition": arm.condition(),
-            "seed": seed,
-            "rl": study.rl_of(arm).model_dump(exclude={"checkpoint_every"}),
-            "services": services_identity(study.services),
-        },
+        config=config,
         inputs={"rl_split": data.facts["files"]["rl.parquet"], "sft": sft.output_digest},
         code=CODE,
         placement=placement(study),
@@ -102,6 +105,7 @@ def _train(
     spec = TrainSpec(
         arm=arm,
         seed=seed,
+        replicate=study.replicate_of(arm),
         rl=study.rl_of(arm),
         services=study.services,
         mocker_url=services.mocker_url,

@@ -246,3 +246,13 @@ def test_an_unmatched_study_is_refused_by_the_command(study_file):
     result = CliRunner().invoke(app, ["plan", str(study_file)])
     assert isinstance(result.exception, ConfigError)
     assert "rl.learning_rate" in str(result.exception)
+
+
+def test_replicates_run_each_on_their_own(study_file):
+    plan = make_plan(load_study(study_file, ("replicates=true",)))
+    assert "shared" not in states(plan).values()
+    steps = {one.name: one.step for one in plan.steps}
+    grpo, replicate = steps["train grpo, seed 1"], steps["train wo_slca, seed 1"]
+    assert {**replicate.config, "replicate": None} == {**grpo.config, "replicate": None}
+    assert (grpo.config.get("replicate"), replicate.config["replicate"]) == (None, 1)
+    assert "replicate" not in steps["train slca, seed 1"].config

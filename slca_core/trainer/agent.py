@@ -43,7 +43,7 @@ class AgentExecutor(AgentExecutorBase):
         async def generate(token_ids: list[int], budget: int, turn: int) -> Generated:
             params = copy(sampling_params)
             params.max_tokens = budget
-            params.seed = rollout_seed(self.spec.seed, update, sample.sample_id, sample_index, turn)
+            params.seed = rollout_seed(self.spec.sampling_seed, update, sample.sample_id, sample_index, turn)
             output = (await llm_engine.generate(token_ids, params)).outputs[0]
             logprobs = None
             if output.logprobs is not None:

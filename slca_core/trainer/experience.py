@@ -6,7 +6,7 @@ import torch
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 from torch.nn.functional import pad
 
-from slca_core.advantages import Advantages, compute_advantages
+from slca_core.advantages import Advantages, compute_advantages, without_idle_groups
 from slca_core.segments import split_segments
 from slca_core.trainer.spec import TrainSpec
 
@@ -15,10 +15,11 @@ _IDENTITIES = ("position", "sample_index", "cut_calling")
 
 
 class RoutedExperienceMaker(RemoteExperienceMaker):
-    """Set `spec` after construction; `routed` then holds the last batch's advantages, rollouts in the order they were given."""
+    """Set `spec` after construction; `routed` and `teaching_B` tell of the last batch, rollouts in the order they were given."""
 
     spec: TrainSpec
     routed: Advantages
+    teaching_B: torch.Tensor
 
     @torch.no_grad()
     def compute_advantages_and_returns(self, experiences):
@@ -42,10 +43,14 @@ class RoutedExperienceMaker(RemoteExperienceMaker):
             lambda_sum=arm.lambda_sum,
             eps=self.spec.rl.eps,
         )
+        self.teaching_B = self.routed.teaching_B(group_B)
+        advantages_BT = self.routed.advantages_BT
+        if self.spec.rl.rollout_filter == "zero_spread":
+            advantages_BT = without_idle_groups(advantages_BT, self.teaching_B, mask_BT.bool())
         start = 0
         for experience in experiences:
             rows, width = experience.action_mask.shape
-            experience.advantages = self.routed.advantages_BT[start : start + rows, :width].float()
+            experience.advantages = advantages_BT[start : start + rows, :width].float()
             for key in _IDENTITIES:
                 del experience.info[key]
             start += rows

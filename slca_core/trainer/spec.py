@@ -10,6 +10,7 @@ from slca_core.records import write_atomically
 from slca_core.rollout import Limits, Scoring
 
 SPEC_VARIABLE = "SLCA_TRAIN_SPEC"
+REPLICATE_APART = 1_000_003
 
 
 class TrainSpec(Frozen):
@@ -17,6 +18,7 @@ class TrainSpec(Frozen):
 
     arm: Arm
     seed: int
+    replicate: int = 0
     rl: RlConfig
     services: ServicesConfig
     mocker_url: str
@@ -24,6 +26,11 @@ class TrainSpec(Frozen):
     machine: CpuProfile | GpuProfile
     initial_checkpoint: Path
     folder: Path
+
+    @property
+    def sampling_seed(self) -> int:
+        """Of the policy's tokens: a replicate sees the prompts in the same order and draws other tokens."""
+        return self.seed + REPLICATE_APART * self.replicate
 
     @property
     def prompts(self) -> Path:

@@ -66,6 +66,8 @@ class RoutedPPOTrainer(plain(ppo_trainer.PPOTrainer)):
     def save_logs_and_checkpoints(self, global_step, logs_dict=None, client_states=None):
         routed = self.experience_maker.routed
         ledger.write_rollouts(self.spec.rollouts, global_step, self.records, routed)
-        ledger.append_line(self.spec.metrics, ledger.summarise(global_step, self.records, routed, logs_dict or {}))
+        line = ledger.summarise(global_step, self.records, routed, logs_dict or {})
+        line["zero_spread"] = float((~self.experience_maker.teaching_B).float().mean())
+        ledger.append_line(self.spec.metrics, line)
         ledger.clear_spool(self.spec.spool, global_step)
         super().save_logs_and_checkpoints(global_step, logs_dict, client_states)

@@ -121,3 +121,19 @@ def test_identities_leave_the_metrics_and_rewards_stay(route):
 def test_what_the_policy_loss_multiplies_is_float32(route):
     _, made, _ = route("slca", [[0, 1, 2, 3]])
     assert made[0].advantages.dtype == torch.float32
+
+
+def test_groups_without_spread_leave_the_mean_of_the_policy_loss(route):
+    plain, _, maker = route("grpo", [[0, 1, 2, 3]])
+    filtered, _, _ = route("grpo", [[0, 1, 2, 3]], rollout_filter="zero_spread")
+    assert maker.teaching_B.tolist() == [False, False, True, True], "rewards of 1 + 0 and 0 + 1 are equal totals"
+    policy = torch.tensor([sum(mask) for _, _, mask, _, _ in ROLLOUTS])
+    for number, row in filtered.items():
+        # The loss's mean over all 16 policy tokens is then that over the 7 of the second group.
+        assert row.tolist() == pytest.approx((plain[number] * policy.sum() / policy[2:].sum()).tolist(), abs=1e-6)
+
+
+def test_the_filter_changes_nothing_where_every_group_teaches(route):
+    plain, _, _ = route("slca", [[0, 1, 2, 3]])
+    filtered, _, _ = route("slca", [[0, 1, 2, 3]], rollout_filter="zero_spread")
+    assert all(filtered[number].equal(plain[number]) for number in plain)
