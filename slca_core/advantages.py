@@ -31,7 +31,7 @@ class Advantages:
 
     def teaching_B(self, group_B: Tensor) -> Tensor:
         """Whether a rollout's group has any advantage; bool, shape (B,). A group whose rewards are all equal has none."""
-        _, group = group_B.unique(return_inverse=True)
+        _, group = torch.unique(group_B, return_inverse=True)
         return torch.bincount(group, weights=self.advantages_BT.abs().sum(dim=1))[group] > 0
 
 
