@@ -12,11 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import prefect
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
 from slca_core.services.process import LOOPBACK, free_port, serve
 
 _PRIVATE = "SLCA_PRIVATE_PREFECT"
+_DRAIN_S = 10
 # As Prefect's own temporary server has it: no pages, and none of the services that watch over other runs.
 _ENVIRONMENT = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
 
@@ -39,7 +42,12 @@ def private_server(root: Path) -> Iterator[None]:
         temporary_settings({PREFECT_API_URL: f"{url}/api"}),
     ):
         os.environ[_PRIVATE] = "1"
-        yield
+        try:
+            yield
+        finally:
+            # Threads of Prefect still send what the flow logged and did.
+            for worker in (APILogWorker, EventsWorker):
+                worker.drain_all(timeout=_DRAIN_S)
     log.unlink(missing_ok=True)
 
 

@@ -1,0 +1,55 @@
+"""A run's own Prefect server: used, not shown, and gone with the run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+import psutil
+import pytest
+
+from slca_core.config import REPOSITORY
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Runs code inside `private_server`, without a server in the environment."""
+
+    def run(code: str) -> subprocess.Popen:
+        imports = "from pathlib import Path\nfrom tasks.prefect_server import is_private, private_server\n"
+        script = f"{imports}with private_server(Path({str(tmp_path)!r})):\n"
+        env = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"} | {"PREFECT_HOME": str(tmp_path)}
+        text = script + textwrap.indent(textwrap.dedent(code), "    ")
+        return subprocess.Popen([sys.executable, "-c", text], cwd=REPOSITORY, env=env, stdout=subprocess.PIPE, text=True)
+
+    return run
+
+
+def test_flows_run_on_it_and_it_is_private(start, tmp_path):
+    process = start("""
+        from prefect import flow
+        from prefect.settings import PREFECT_API_URL
+        print(flow(lambda: PREFECT_API_URL.value())(), is_private())
+    """)
+    out, _ = process.communicate(timeout=200)
+    assert process.returncode == 0
+    url, private = out.split()
+    assert url.startswith("http://127.0.0.1:")
+    assert private == "True"
+    assert not list((tmp_path / "logs").iterdir()), "its log is kept only if it failed"
+
+
+def test_it_ends_with_a_run_that_is_killed(start):
+    process = start("import time; print('up', flush=True); time.sleep(120)")
+    assert process.stdout.readline() == "up\n"
+    servers = psutil.Process(process.pid).children(recursive=True)
+    assert servers
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 30
+    while any(server.is_running() and server.status() != psutil.STATUS_ZOMBIE for server in servers):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
