@@ -19,7 +19,7 @@ def cost_lines(plan: Plan) -> Iterator[str]:
     if not costs:
         yield "total    nothing to run"
         return
-    yield f"total    {len(costs)} steps to run, {_time(costs)}"
+    yield f"total    {len(costs)} steps to run, {_time(plan, costs)}"
     if any(cost.timed == "assumed" and cost.seconds is not None for cost in costs):
         yield f"assumed  {_assumptions(plan.study)}"
     if made := [cost for cost in costs if cost.rollouts]:
@@ -35,12 +35,13 @@ def cost_lines(plan: Plan) -> Iterator[str]:
     yield f"disk     {_disk(costs)}"
 
 
-def _time(costs: Sequence[Estimate]) -> str:
+def _time(plan: Plan, costs: Sequence[Estimate]) -> str:
     known = [(cost.seconds, cost.gpus) for cost in costs if cost.seconds is not None]
     if not known:
         return "time unknown: no step of this size was run here yet"
     assumed = " (assumed)" if any(cost.timed == "assumed" for cost in costs) else ""
-    text = f"about {duration(sum(seconds for seconds, _ in known))}{assumed} one after another"
+    lanes = plan.study.machine.parallel
+    text = f"about {duration(plan.known_seconds)}{assumed} {'one after another' if lanes == 1 else f'{lanes} side by side'}"
     if gpu_hours := sum(seconds * gpus for seconds, gpus in known) / 3600:
         text += f", {gpu_hours:,.0f} GPU-hours"
     return text + _without(len(costs) - len(known))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import heapreplace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,9 +59,24 @@ class Plan:
 
     @property
     def seconds(self) -> float | None:
-        """One step after another; None if a step has no estimate."""
-        estimates = [step.estimate.seconds for step in self.to_run]
-        return None if None in estimates else sum(estimates)
+        """Stage after stage, the steps of one side by side; None if a step has no estimate."""
+        return None if any(step.estimate.seconds is None for step in self.to_run) else self.known_seconds
+
+    @property
+    def known_seconds(self) -> float:
+        """Likewise, without the steps that have no estimate."""
+        return sum(
+            _side_by_side([one.estimate.seconds or 0.0 for one in steps], self.study.machine.parallel)
+            for _, steps in groupby(self.to_run, key=lambda one: one.step.step)
+        )
+
+
+def _side_by_side(seconds: Iterable[float], lanes: int) -> float:
+    """When the last of the steps ends, each taken up by the lane that is free first."""
+    free = [0.0] * lanes
+    for one in seconds:
+        heapreplace(free, free[0] + one)
+    return max(free)
 
 
 def make_plan(study: Study) -> Plan:

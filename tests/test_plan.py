@@ -21,7 +21,7 @@ from slca_core.matching import find_mismatches
 from slca_core.records import Step
 from tasks.curate import curation_step
 from tasks.finetune import policy_step
-from tasks.plan import Plan, explain, make_plan, record_of
+from tasks.plan import Plan, _side_by_side, explain, make_plan, record_of
 from tasks.workspace import Workspace
 
 # A training's only update: 16 rollouts of 100 tokens and three mocker calls.
@@ -246,6 +246,11 @@ def test_an_unmatched_study_is_refused_by_the_command(study_file):
     result = CliRunner().invoke(app, ["plan", str(study_file)])
     assert isinstance(result.exception, ConfigError)
     assert "rl.learning_rate" in str(result.exception)
+
+
+@pytest.mark.parametrize(("lanes", "expected"), [(1, 9.0), (2, 5.0), (3, 3.0)])
+def test_steps_of_a_stage_are_counted_side_by_side(lanes, expected):
+    assert _side_by_side([2.0, 3.0, 3.0, 1.0], lanes) == expected
 
 
 def test_replicates_run_each_on_their_own(study_file):
