@@ -19,7 +19,7 @@ STUDY = {
     "arms": ["grpo", "slca", "wo_slca"],
     "data": {"generated": {"count": 120}, "test_size": 8, "sft_fraction": 0.6},
     "policy": {"scratch": {"vocab_size": 900, "hidden_size": 64, "intermediate_size": 128, "layers": 1, "heads": 2}},
-    "sft": {"max_length": 320},
+    "sft": {"max_length": 320, "batch_size": 4, "micro_batch_size": 4},
     "rl": {
         **{"updates": UPDATES, "checkpoint_every": 3, "prompts_per_update": 4, "minibatch_prompts": 4, "group_size": 4},
         **{"max_length": 512, "response_tokens": 96},
@@ -55,7 +55,7 @@ def test_a_study_killed_at_random_ends_as_an_undisturbed_one(study_at, start):
     draw, done = random.Random(0), []
     while len(done) < KILLS:
         study, path = study_at("disturbed")
-        done += kills.disturb(start(path), study, draw, kills=KILLS - len(done), within_s=5)
+        done += kills.disturb(start(path), study, draw, kills=KILLS - len(done), within_s=16)
         outcome.check_books(study, UPDATES)
         assert (outcome.tables(study), outcome.checkpoints(study)) == expected
     assert len({kill.victim for kill in done}) >= 3, f"kinds of processes that were killed: {done}"

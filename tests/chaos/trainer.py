@@ -12,7 +12,7 @@ import time
 from hashlib import sha256
 from pathlib import Path
 
-from slca_core.fingerprint import file_digest
+from slca_core.fingerprint import digest, file_digest
 from slca_core.reporting.figures import QUANTITIES
 from slca_core.trainer.ledger import append_line, cut_back
 from slca_core.trainer.spec import load_spec
@@ -25,7 +25,7 @@ def train_rl(spec_path: Path) -> None:
     spec = load_spec(spec_path)
     spec.checkpoints.mkdir(exist_ok=True)
     saved = spec.checkpoints / "state.json"
-    state = json.loads(saved.read_text()) if saved.exists() else {"update": 0, "weights": spec.arm.name}
+    state = json.loads(saved.read_text()) if saved.exists() else {"update": 0, "weights": digest(spec.arm.condition())}
     cut_back(spec.metrics, state["update"])
     while state["update"] < spec.rl.updates:
         time.sleep(UPDATE_S)
