@@ -19,6 +19,7 @@ import pandas as pd
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking.context.registry import resolve_tags
 
 from slca_core.config import Study
@@ -38,9 +39,11 @@ class Tracking:
         workspace.root.mkdir(parents=True, exist_ok=True)
         mlflow.set_tracking_uri(workspace.mlflow_uri)
         self.study = study
-        self.client = MlflowClient(tracking_uri=workspace.mlflow_uri)
-        self._finding = workspace.root / "mlflow.lock"
-        with FileLock(self._finding):
+        # Of all that is looked up and then written, by whatever thread or process.
+        self._lock = workspace.root / "mlflow.lock"
+        with FileLock(self._lock):
+            _make_store(workspace.mlflow_store)
+            self.client = MlflowClient(tracking_uri=workspace.mlflow_uri)
             self.experiment_id = self._experiment(workspace)
             self.parent = self._parent()
 
@@ -73,11 +76,11 @@ class Tracking:
     def child(self, step: Step, *, condition: str, seed: int) -> Iterator[ChildRun]:
         """The run of one step under this study; a step that fails leaves it marked FAILED."""
         key = {IDENTITY: step.identity, "slca.condition": condition, "mlflow.parentRunId": self.parent.info.run_id}
-        with FileLock(self._finding):
+        with FileLock(self._lock):
             run = self._find(key) or self._create(
                 f"{condition} seed {seed}", key | {"slca.seed": str(seed), "slca.step": step.step}
             )
-        child = ChildRun(self.client, run)
+        child = ChildRun(self.client, run, self._lock)
         if child.finished:
             yield child
             return
@@ -97,18 +100,19 @@ class Tracking:
     def finish_parent(self, report: Path, table: pd.DataFrame, tags: Mapping[str, str]) -> None:
         """The report's files and main table on the parent run, and what to find it by."""
         run_id = self.parent.info.run_id
-        self.client.log_artifacts(run_id, str(report), "report")
-        _log_table_once(self.client, run_id, table, "main_table.json")
-        for key, value in tags.items():
-            self.client.set_tag(run_id, key, value)
-        self.client.set_terminated(run_id, "FINISHED")
+        with FileLock(self._lock):
+            self.client.log_artifacts(run_id, str(report), "report")
+            _log_table_once(self.client, run_id, table, "main_table.json")
+            for key, value in tags.items():
+                self.client.set_tag(run_id, key, value)
+            self.client.set_terminated(run_id, "FINISHED")
 
 
 class ChildRun:
     """One condition and seed."""
 
-    def __init__(self, client: MlflowClient, run: Run) -> None:
-        self.client, self.run_id = client, run.info.run_id
+    def __init__(self, client: MlflowClient, run: Run, lock: Path) -> None:
+        self.client, self.run_id, self._lock = client, run.info.run_id, lock
         self.finished = run.info.status == "FINISHED"
         self._last_step: int | None = None
 
@@ -138,26 +142,40 @@ class ChildRun:
         """Resolved configuration as parameters, the datasets by digest, the record as an artifact."""
         if self.finished:
             return
-        settings = flatten({"config": record.config, "inputs": record.inputs})
+        # As the record's file has them: the run may have been begun with the record just made, and be finished with the one read.
+        stored = record.model_dump(mode="json")
+        settings = flatten({"config": stored["config"], "inputs": stored["inputs"]})
         params = [Param(key, str(value)[:500]) for key, value in settings.items()]
-        for start in range(0, len(params), _PARAMS):
-            self.client.log_batch(self.run_id, params=params[start : start + _PARAMS])
-        self.client.log_dict(self.run_id, record.model_dump(mode="json"), "record.json")
-        self.client.set_tag(self.run_id, "slca.record", str(record.folder))
         inputs = [_dataset(context, path) for context, path in datasets]
-        if inputs:
-            self.client.log_inputs(self.run_id, inputs)
+        with FileLock(self._lock):
+            for start in range(0, len(params), _PARAMS):
+                self.client.log_batch(self.run_id, params=params[start : start + _PARAMS])
+            self.client.log_dict(self.run_id, stored, "record.json")
+            self.client.set_tag(self.run_id, "slca.record", str(record.folder))
+            if inputs:
+                self.client.log_inputs(self.run_id, inputs)
 
     def log_items(self, items: pd.DataFrame, name: str) -> None:
         """A per-item table and the mean of each of its metrics."""
         if self.finished:
             return
-        _log_table_once(self.client, self.run_id, items, f"{name}.json")
-        known = self.client.get_run(self.run_id).data.metrics
         now = int(time.time() * 1000)
         means = items.groupby(["sampling", "metric"])["value"].mean()
         metrics = [Metric(f"{name}/{metric}/{sampling}", float(value), now, 0) for (sampling, metric), value in means.items()]
-        self.client.log_batch(self.run_id, metrics=[metric for metric in metrics if metric.key not in known])
+        with FileLock(self._lock):
+            _log_table_once(self.client, self.run_id, items, f"{name}.json")
+            known = self.client.get_run(self.run_id).data.metrics
+            self.client.log_batch(self.run_id, metrics=[metric for metric in metrics if metric.key not in known])
+
+
+def _make_store(path: Path) -> None:
+    """MLflow's tables, whole or not at all: a migration that is killed half way leaves a store that none can mend."""
+    if path.is_file():
+        return
+    unfinished = path.with_name(path.name + ".unfinished")
+    unfinished.unlink(missing_ok=True)
+    SqlAlchemyStore(f"sqlite:///{unfinished}", (path.parent / "mlartifacts").as_uri()).engine.dispose()
+    unfinished.replace(path)
 
 
 def _log_table_once(client: MlflowClient, run_id: str, table: pd.DataFrame, file: str) -> None:

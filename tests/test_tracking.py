@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from slca_core.config import PolicyConfig, ScratchPolicy, Study
+from slca_core.config import REPOSITORY, PolicyConfig, ScratchPolicy, Study
 from slca_core.records import Step, Store
 from slca_core.results import COLUMNS
 from tasks.tracking import ChildRun, Tracking
@@ -208,3 +210,36 @@ def test_the_report_and_its_table_finish_the_study_and_are_there_once(study, tra
     found = tracking.client.get_run(run_id)
     assert (found.info.status, found.data.tags["slca.labels"]) == ("FINISHED", "judge: stand-in")
     assert len(tracking.client.load_table(tracking.experiment_id, artifact_file="main_table.json", run_ids=[run_id])) == 1
+
+
+def test_a_run_that_broke_off_with_a_record_just_made_is_finished_with_the_one_read(study, tracking):
+    step = STEP.model_copy(update={"config": {"betas": (0.9, 0.999)}})
+    store = Store(Workspace(study).root)
+    made = store.run(step, lambda folder: ("digest", {}))
+    break_off(tracking, lambda run: run.finish(made))
+    with child(Tracking(study)) as run:
+        run.finish(store.find(step))
+    assert tracking.client.get_run(run.run_id).data.params["config.betas"] == "[0.9, 0.999]"
+
+
+def test_runs_at_once_make_one_store_one_experiment_and_one_data_set(tmp_path, split):
+    study = Study(name="twice", root=tmp_path, policy=PolicyConfig(scratch=ScratchPolicy()))
+    (tmp_path / "mlflow.db.unfinished").write_text("a store whose making was killed")
+    code = f"""if True:
+        import sys
+        from pathlib import Path
+        from slca_core.config import Study
+        from slca_core.records import Store
+        from tasks.tracking import Tracking
+        from tests.test_tracking import STEP
+        study = Study.model_validate_json({study.model_dump_json()!r})
+        record = Store(study.root).run(STEP, lambda folder: ("digest", {{}}))
+        with Tracking(study).child(STEP, condition=sys.argv[1], seed=1) as run:
+            run.finish(record, datasets=[("rl", Path({str(split)!r}))])
+    """
+    started = [subprocess.Popen([sys.executable, "-c", code, condition], cwd=REPOSITORY) for condition in ("one", "two", "one")]
+    assert [process.wait(120) for process in started] == [0, 0, 0]
+    tracking = Tracking(study)
+    runs = tracking.client.search_runs([tracking.experiment_id])
+    assert sorted(run.data.tags.get("slca.condition", "parent") for run in runs) == ["one", "parent", "two"]
+    assert {len(run.inputs.dataset_inputs) for run in runs if "slca.condition" in run.data.tags} == {1}
