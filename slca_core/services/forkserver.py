@@ -34,12 +34,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from setproctitle import setproctitle
+
 from slca_core.services import forked, process, tether
 
 # Ray reads its environment when it is imported, and each worker's is its own.
 NOT_PRELOADED = "ray"
 # Names, in every fork, the command that makes further ones.
 PYTHON_VARIABLE = "SLCA_FORKED_PYTHON"
+# It gives its process a title of its own, which only the first to try can.
+_RAY_WORKER = "default_worker.py"
 _FIRST_SPARE_FD = 1000
 _GRACE_S = 5.0
 
@@ -203,8 +207,7 @@ def _become(request: _Request, python: str) -> None:
     for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(sign, signal.default_int_handler if sign == signal.SIGINT else signal.SIG_DFL)
     _take_descriptors(request.fds)
-    os.environ.clear()
-    os.environ.update(request.env, **{PYTHON_VARIABLE: python})
+    _take_environment({**request.env, PYTHON_VARIABLE: python})
     os.chdir(request.cwd)
     sys.path[:0] = [path for path in request.env.get("PYTHONPATH", "").split(os.pathsep) if path and path not in sys.path]
     for stream in (sys.stdout, sys.stderr):
@@ -221,6 +224,15 @@ def _become(request: _Request, python: str) -> None:
     multiprocessing.spawn.set_executable(python)
 
 
+def _take_environment(env: Mapping[str, str]) -> None:
+    """Changes what differs and nothing else: whoever gives a process its title looks for the place before its first variable."""
+    for name in os.environ.keys() - env.keys():
+        del os.environ[name]
+    for name, value in env.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+
+
 def _take_descriptors(fds: Mapping[int, int]) -> None:
     """The received descriptors (number there -> here) under the numbers they had."""
     spare = {number: os.dup2(fd, _FIRST_SPARE_FD + number, inheritable=False) for number, fd in fds.items()}
@@ -232,7 +244,9 @@ def _take_descriptors(fds: Mapping[int, int]) -> None:
 
 
 def _run_to_the_end(argv: list[str]) -> NoReturn:
-    """Runs a command line and ends the process, but for taking the interpreter down, which would copy all that forks share."""
+    """Runs a command line under its name and ends the process; to take down the interpreter would copy what forks share."""
+    if not any(word.endswith(_RAY_WORKER) for word in argv[:2]):
+        setproctitle(shlex.join(["python", *argv]))
     code: Any = 0
     try:
         _run(argv)

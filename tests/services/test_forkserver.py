@@ -105,6 +105,13 @@ def test_forks_spawn_forks(server, tmp_path):
     assert (found.returncode, found.stdout) == (0, "True\n")
 
 
+def test_a_fork_bears_the_name_of_what_it_runs(server):
+    process, fork = start(server, "import time; time.sleep(60)")
+    assert "time.sleep(60)" in " ".join(psutil.Process(fork).cmdline())
+    process.kill()
+    process.wait()
+
+
 def test_random_numbers_differ(server):
     code = "import random; print(random.random())"
     assert run(server, "-c", code).stdout != run(server, "-c", code).stdout
