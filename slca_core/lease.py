@@ -48,6 +48,8 @@ def holder(folder: Path) -> str:
     found = _last_beat(folder)
     if found is None:
         return "another run makes it"
+    if (found["pid"], found["host"]) == (os.getpid(), socket.gethostname()):
+        return "another step of this run is the same and makes it"
     return f"process {found['pid']} on {found['host']} makes it (alive {time.time() - found['alive_at']:.0f} s ago)"
 
 

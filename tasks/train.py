@@ -47,6 +47,7 @@ CODE = (
     "slca_core.trainer.labels",
     "slca_core.trainer.run_rl",
     "slca_core.trainer.sampling",
+    "slca_core.trainer.shuffling",
     "slca_core.trainer.trainer",
 )
 

@@ -84,6 +84,7 @@ def _install_cpu_actors() -> None:
 
 def _install_seams(cpu: bool) -> None:
     import openrlhf.trainer.ppo_trainer as ppo_trainer
+    import openrlhf.trainer.ray.ppo_actor as ppo_actor
     import openrlhf.trainer.ray.vllm_engine as vllm_engine
     import ray
 
@@ -92,7 +93,9 @@ def _install_seams(cpu: bool) -> None:
     if cpu:
         from slca_core.trainer.cpu.actors import CpuRolloutActor as RolloutActor
     else:
-        from slca_core.trainer.gpu import RolloutActor
+        from slca_core.trainer.gpu import PolicyActor, RolloutActor
+
+        ppo_actor.PolicyModelActor = ray.remote(num_gpus=1)(PolicyActor)
     vllm_engine.RolloutRayActor = ray.remote(RolloutActor)
     ppo_trainer.PPOTrainer = ray.remote(RoutedPPOTrainer)
 

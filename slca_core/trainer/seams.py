@@ -96,6 +96,14 @@ def _weight_sync() -> None:
     assert ppo_actor.stateless_init_process_group
 
 
+def _policy_actor() -> None:
+    from openrlhf.trainer.ray import ppo_actor
+
+    from slca_core.trainer.trainer import plain
+
+    _parameters(plain(ppo_actor.PolicyModelActor).fit, "kl_ctl")
+
+
 def _strategy() -> None:
     from openrlhf.utils import deepspeed, get_strategy, utils
 
@@ -124,6 +132,7 @@ _CHECKS: dict[str, Callable[[], None]] = {
     "RolloutRayActor.generate_responses": _rollout_actor,
     "AgentExecutorBase.execute": _executor,
     "WorkerWrap.update_weight and the weight-sync group": _weight_sync,
+    "PolicyModelActor.fit": _policy_actor,
     "DeepspeedStrategy and get_strategy": _strategy,
     "vLLM's oneDNN switch": _onednn_switch,
     "DeepSpeed's shared-memory op": _shared_memory_op,

@@ -55,7 +55,7 @@ def test_a_study_killed_at_random_ends_as_an_undisturbed_one(study_at, start):
     draw, done = random.Random(0), []
     while len(done) < KILLS:
         study, path = study_at("disturbed")
-        done += kills.disturb(start(path), study, draw, kills=KILLS - len(done), within_s=16)
+        done += kills.disturb(start(path), study, draw, kills=KILLS - len(done), within_s=8)
         outcome.check_books(study, UPDATES)
         assert (outcome.tables(study), outcome.checkpoints(study)) == expected
     assert len({kill.victim for kill in done}) >= 3, f"kinds of processes that were killed: {done}"

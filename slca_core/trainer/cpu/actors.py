@@ -13,6 +13,7 @@ from openrlhf.trainer.ray.vllm_worker_wrap import WorkerWrap  # noqa: E402
 from vllm import _custom_ops  # noqa: E402
 
 from slca_core.trainer.sampling import IndexedRollouts  # noqa: E402
+from slca_core.trainer.shuffling import SeededUpdates  # noqa: E402
 from slca_core.trainer.trainer import plain  # noqa: E402
 
 # In float32 vLLM's CPU linear layers repack their weights for oneDNN and drop the originals, so that a later update_weight fails.
@@ -50,7 +51,7 @@ def _prepare_worker() -> None:
     ppo_actor.stateless_init_process_group = device.gloo_group
 
 
-class CpuPolicyActor(plain(ppo_actor.PolicyModelActor)):
+class CpuPolicyActor(SeededUpdates, plain(ppo_actor.PolicyModelActor)):
     def init_model_from_pretrained(self, *args, **kwargs):
         _prepare_worker()
         return super().init_model_from_pretrained(*args, **kwargs)
