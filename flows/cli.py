@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -56,10 +58,15 @@ def _settle(root: Path) -> None:
 def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str, typer.Option(help="e.g. 1,2,3")] = "") -> None:
     """Reproduce a study: what has a record is not run again."""
     study = _load(study_file, _with_seeds(overrides, seeds))
-    from flows.reproduce import reproduce
     from tasks.prefect_server import private_server
 
+    # Both take seconds, one of them another process's.
+    importing = threading.Thread(target=importlib.import_module, args=("flows.reproduce",))
+    importing.start()
     with private_server(study.root):
+        importing.join()
+        from flows.reproduce import reproduce
+
         paths = reproduce(study)
     _print_table(json.loads(paths.json.read_text()))
     console.print(f"report  {paths.html}", soft_wrap=True, highlight=False)

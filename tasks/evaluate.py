@@ -25,7 +25,7 @@ from tasks.finetune import model_path
 from tasks.limits import GPUS, SERVICES, limited
 from tasks.placement import placement
 from tasks.progress import bar, say
-from tasks.services import Services, services_identity
+from tasks.services import StageServices, services_identity
 from tasks.tracking import Tracking
 from tasks.workspace import Workspace
 
@@ -63,7 +63,9 @@ def evaluation_step(study: Study, condition: str, seed: int, data: Record, check
 
 
 @task(name="evaluate", cache_policy=NO_CACHE)
-def evaluate_checkpoint(study: Study, condition: str, seed: int, data: Record, checkpoint: Record, services: Services) -> Record:
+def evaluate_checkpoint(
+    study: Study, condition: str, seed: int, data: Record, checkpoint: Record, services: StageServices
+) -> Record:
     """Per-item results of one condition and seed on every benchmark of the study."""
     workspace = Workspace(study)
     step = evaluation_step(study, condition, seed, data, checkpoint)
@@ -79,7 +81,7 @@ def evaluate_checkpoint(study: Study, condition: str, seed: int, data: Record, c
 
 @limited(GPUS, SERVICES)
 def _evaluate(
-    study: Study, condition: str, seed: int, data: Record, checkpoint: Record, services: Services, folder: Path
+    study: Study, condition: str, seed: int, data: Record, checkpoint: Record, services: StageServices, folder: Path
 ) -> tuple[str, dict[str, Any]]:
     model = model_path(checkpoint)
     tokenizer = load_tokenizer(model)

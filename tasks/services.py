@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from slca_core.config import ServiceConfig, ServicesConfig, Study
@@ -13,9 +15,32 @@ from tasks.workspace import Workspace
 STANDIN_CODE = ("slca_core.services.standins", "slca_core.services.mocking", "slca_core.judge", "slca_core.simulator.prompts")
 
 
-def frozen_services(study: Study) -> AbstractContextManager[Services]:
+class StageServices:
+    """URLs of a stage's services; stand-ins start when a step first asks for one, so a stage that is all recorded starts none."""
+
+    def __init__(self, serving: AbstractContextManager[Services], stack: ExitStack) -> None:
+        self._serving, self._stack, self._lock = serving, stack, threading.Lock()
+        self._services: Services | None = None
+
+    @property
+    def mocker_url(self) -> str:
+        return self._started().mocker_url
+
+    @property
+    def judge_url(self) -> str:
+        return self._started().judge_url
+
+    def _started(self) -> Services:
+        with self._lock:
+            self._services = self._services or self._stack.enter_context(self._serving)
+            return self._services
+
+
+@contextmanager
+def frozen_services(study: Study) -> Iterator[StageServices]:
     """The services while a stage runs."""
-    return serve_frozen(study.services, Workspace(study).logs / "standins.log")
+    with ExitStack() as stack:
+        yield StageServices(serve_frozen(study.services, Workspace(study).logs / "standins.log"), stack)
 
 
 def services_identity(services: ServicesConfig) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tasks.finetune import model_path
 from tasks.limits import GPUS, SERVICES, limited
 from tasks.placement import placement
 from tasks.progress import bar, say
-from tasks.services import Services, services_identity
+from tasks.services import StageServices, services_identity
 from tasks.tracking import ChildRun, Tracking
 from tasks.workspace import Workspace
 
@@ -85,7 +85,7 @@ def require_trainable(study: Study) -> None:
 
 
 @task(name="train", cache_policy=NO_CACHE)
-def train_arm(study: Study, arm: Arm, seed: int, data: Record, sft: Record, services: Services) -> Record:
+def train_arm(study: Study, arm: Arm, seed: int, data: Record, sft: Record, services: StageServices) -> Record:
     """The trained checkpoint of one arm and seed, with its metrics and rollouts."""
     workspace = Workspace(study)
     step = training_step(study, arm, seed, data, sft)
@@ -101,7 +101,7 @@ def train_arm(study: Study, arm: Arm, seed: int, data: Record, sft: Record, serv
 
 @limited(GPUS, SERVICES)
 def _train(
-    study: Study, arm: Arm, seed: int, data: Record, sft: Record, services: Services, folder: Path, run: ChildRun
+    study: Study, arm: Arm, seed: int, data: Record, sft: Record, services: StageServices, folder: Path, run: ChildRun
 ) -> tuple[str, dict[str, Any]]:
     spec = TrainSpec(
         arm=arm,

@@ -15,10 +15,10 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 import tasks.train as training
 from slca_core.config import GpuProfile, JudgeConfig, ServicesConfig, Study, load_study
 from slca_core.errors import ConfigError
+from slca_core.services.frozen import Services
 from slca_core.trainer.spec import TrainSpec
 from tasks.limits import GPUS, SERVICES, limited, slots
 from tasks.plan import make_plan
-from tasks.services import Services
 from tasks.tracking import Tracking
 from tests.scripted import make, write_metrics, write_study
 

@@ -17,7 +17,7 @@ from slca_core.reporting.figures import QUANTITIES
 from slca_core.trainer.ledger import append_line, cut_back
 from slca_core.trainer.spec import load_spec
 
-UPDATE_S, STEPS = 0.4, 10
+UPDATE_S, STEPS = 0.2, 10
 
 
 def train_rl(spec_path: Path) -> None:
