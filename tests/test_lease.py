@@ -68,12 +68,15 @@ def test_a_holder_that_is_killed_loses_its_lease_at_once(tmp_path):
     assert len((tmp_path / "done.txt").read_text().splitlines()) == 2
 
 
-def test_the_holder_is_named_while_it_lives_and_gone_after(tmp_path):
+def test_the_holder_is_named_while_it_lives_and_gone_after(tmp_path, monkeypatch):
     with hold(tmp_path, pytest.fail, heartbeat_s=0.05):
         wait_for(tmp_path / HOLDER)
         first = json.loads((tmp_path / HOLDER).read_text())
         assert first["pid"] == os.getpid()
-        assert f"process {os.getpid()}" in holder(tmp_path)
+        assert holder(tmp_path) == "another step of this run is the same and makes it"
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(os, "getpid", lambda: first["pid"] + 1)
+            assert f"process {first['pid']} on " in holder(tmp_path)
         deadline = time.monotonic() + 30
         while json.loads((tmp_path / HOLDER).read_text())["alive_at"] == first["alive_at"]:
             assert time.monotonic() < deadline, "no heartbeat came"
