@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+from filelock import FileLock
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from pydantic import ConfigDict
@@ -45,6 +46,13 @@ class Evaluated(Frozen):
 @task(name="report", cache_policy=NO_CACHE)
 def make_report(study: Study, data: Record, preparation: Sequence[Record], evaluated: Sequence[Evaluated]) -> ReportPaths:
     """Writes the report below `<root>/reports/<study>` and puts it and the main table on the study's MLflow run."""
+    out = Workspace(study).reports
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(out.with_name(f"{out.name}.lock")):  # Two runs of one study write the same files.
+        return _make_report(study, data, preparation, evaluated)
+
+
+def _make_report(study: Study, data: Record, preparation: Sequence[Record], evaluated: Sequence[Evaluated]) -> ReportPaths:
     tracking = Tracking(study)
     labels = service_labels(study.services)
     items = _items(evaluated)
