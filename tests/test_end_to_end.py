@@ -21,6 +21,7 @@ from slca_core.config import REPOSITORY, Study, load_study
 from slca_core.segments import split_segments
 from tests.chaos import kills, outcome
 from tests.smallest import SMALLEST
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -127,7 +128,7 @@ def test_killed_in_training_and_in_evaluation_it_ends_as_if_nobody_had(report, s
 
     def kill(kind: str, once: Callable[[], bool]) -> None:
         process = start()
-        assert kills.wait_until(lambda: once() and kind in kills.victims(process.pid), 300), log.read_text()[-2000:]
+        assert wait_until(lambda: once() and kind in kills.victims(process.pid), 300), log.read_text()[-2000:]
         kills.kill_one(process, kills.victims(process.pid)[kind])
 
     kill("vllm engine", lambda: any((disturbed.root / "artifacts" / "train").glob("*/rollouts/update_00001.parquet")))

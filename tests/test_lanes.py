@@ -9,7 +9,6 @@ import sys
 import textwrap
 import time
 
-import psutil
 import pytest
 from prefect import flow, task
 from prefect.settings import PREFECT_API_URL
@@ -17,6 +16,7 @@ from prefect.settings import PREFECT_API_URL
 from slca_core.config import REPOSITORY, CpuProfile, Study
 from slca_core.errors import DataError
 from tasks.lanes import lanes
+from tests.waiting import is_gone, wait_until
 
 
 def study(parallel: int) -> Study:
@@ -87,11 +87,7 @@ def test_ctrl_c_ends_the_processes_of_every_lane(prefect_server, tmp_path):
     env = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value(), "PYTHONPATH": str(REPOSITORY)}
     process = subprocess.Popen([sys.executable, "-c", code], cwd=REPOSITORY, env=env, stderr=subprocess.DEVNULL)
     logs = [tmp_path / "one", tmp_path / "two"]
-    deadline = time.monotonic() + 60
-    while not all(log.exists() and log.read_text().strip() for log in logs):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.1)
+    assert wait_until(lambda: process.poll() is None and all(log.exists() and log.read_text().strip() for log in logs))
     process.send_signal(signal.SIGINT)
     assert process.wait(30) != 0
-    assert not [pid for log in logs if psutil.pid_exists(pid := int(log.read_text().split()[0]))]
+    assert all(is_gone(int(log.read_text().split()[0])) for log in logs)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from slca_core.lease import HOLDER, hold, holder
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,13 +41,6 @@ def make(root: Path, seconds: float) -> subprocess.Popen:
     return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def wait_for(path: Path, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} did not come"
-        time.sleep(0.02)
-
-
 def test_two_runs_of_one_step_at_once_do_it_once(tmp_path):
     runs = [make(tmp_path, 1.0) for _ in range(3)]
     printed = [run.communicate(timeout=120)[0] for run in runs]
@@ -58,7 +52,7 @@ def test_two_runs_of_one_step_at_once_do_it_once(tmp_path):
 
 def test_a_holder_that_is_killed_loses_its_lease_at_once(tmp_path):
     first = make(tmp_path, 600)
-    wait_for(tmp_path / "done.txt")
+    assert wait_until((tmp_path / "done.txt").exists)
     second = make(tmp_path, 0)
     try:
         assert "makes it" in second.stdout.readline(), "it waits"
@@ -70,14 +64,11 @@ def test_a_holder_that_is_killed_loses_its_lease_at_once(tmp_path):
 
 def test_the_holder_is_named_while_it_lives_and_gone_after(tmp_path):
     with hold(tmp_path, pytest.fail, heartbeat_s=0.05):
-        wait_for(tmp_path / HOLDER)
+        assert wait_until((tmp_path / HOLDER).exists)
         first = json.loads((tmp_path / HOLDER).read_text())
         assert first["pid"] == os.getpid()
         assert holder(tmp_path) == "another step of this run is the same and makes it"
-        deadline = time.monotonic() + 30
-        while json.loads((tmp_path / HOLDER).read_text())["alive_at"] == first["alive_at"]:
-            assert time.monotonic() < deadline, "no heartbeat came"
-            time.sleep(0.02)
+        assert wait_until(lambda: json.loads((tmp_path / HOLDER).read_text())["alive_at"] > first["alive_at"], 30), "no heartbeat"
     assert not (tmp_path / HOLDER).exists()
     assert holder(tmp_path) == "another run makes it"
 

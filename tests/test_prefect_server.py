@@ -6,12 +6,12 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 
 import psutil
 import pytest
 
 from slca_core.config import REPOSITORY
+from tests.waiting import is_gone, wait_until
 
 
 @pytest.fixture
@@ -49,7 +49,4 @@ def test_it_ends_with_a_run_that_is_killed(start):
     assert servers
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 30
-    while any(server.is_running() and server.status() != psutil.STATUS_ZOMBIE for server in servers):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    assert wait_until(lambda: all(is_gone(server.pid) for server in servers), 30)

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from slca_core.config import REPOSITORY, Study
 from slca_core.services.process import LOOPBACK, free_port
 from tasks.workspace import quiet_environment
 from tests.smallest import SMALLEST
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -81,14 +81,6 @@ def answering(address: str) -> JobSubmissionClient | None:
         return None
 
 
-def wait_for(condition, timeout_s: float = 300):
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
-    return found
-
-
 def test_a_job_outlives_its_flow_and_leaves_the_record_of_a_local_run(tmp_path_factory):
     local, remote = tmp_path_factory.mktemp("l"), tmp_path_factory.mktemp("r")
     assert start_client(Study(name="placed", root=local, arms=("slca",), **SMALLEST), local).wait() == 0
@@ -98,9 +90,11 @@ def test_a_job_outlives_its_flow_and_leaves_the_record_of_a_local_run(tmp_path_f
     with ray_head() as address:
         machine = {"kind": "cpu", "launcher": {"kind": "ray_job", "address": address}}
         study = Study(name="placed", root=remote, arms=("slca",), machine=machine, **SMALLEST)
-        jobs = wait_for(lambda: answering(address))
+        jobs = wait_until(lambda: answering(address), 300)
+        assert jobs
         first = start_client(study, remote)
-        job = wait_for(lambda: next((job for job in jobs.list_jobs() if job.status is JobStatus.RUNNING), None))
+        job = wait_until(lambda: next((job for job in jobs.list_jobs() if job.status is JobStatus.RUNNING), None), 300)
+        assert job
         first.send_signal(signal.SIGKILL)
         first.wait()
         assert jobs.get_job_status(job.submission_id) is JobStatus.RUNNING

@@ -74,16 +74,6 @@ def let_run(process: subprocess.Popen, study: Study, seconds: float) -> None:
         process.wait(seconds)
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Whether it came to hold in time."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def is_working(study: Study, pid: int) -> bool:
     """Whether this process holds the lease of a step."""
     return any(json.loads(path.read_text())["pid"] == pid for path in (study.root / "artifacts").glob(f"*/*/{HOLDER}"))

@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from slca_core.services.forkserver import PYTHON_VARIABLE, ForkServer
+from tests.waiting import is_gone, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +34,6 @@ def start(server: ForkServer, code: str) -> tuple[subprocess.Popen, int]:
         [str(server.python), "-c", f"import os; print(os.getpid(), flush=True)\n{code}"], stdout=subprocess.PIPE
     )
     return process, int(process.stdout.readline())
-
-
-def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 20
-    while psutil.pid_exists(pid):
-        assert time.monotonic() < deadline, f"process {pid} is still there"
-        time.sleep(0.05)
 
 
 def test_modules_are_there_already(server):
@@ -121,7 +114,7 @@ def test_a_signal_reaches_the_fork_and_its_end_the_caller(server):
     process, fork = start(server, "import time; time.sleep(60)")
     process.terminate()
     assert process.wait(20) == -signal.SIGTERM
-    wait_until_gone(fork)
+    assert wait_until(lambda: is_gone(fork), 20)
 
 
 def test_a_fork_may_handle_its_signal(server):
@@ -143,14 +136,14 @@ def test_a_fork_ends_with_whoever_stands_for_it(server):
     process, fork = start(server, "import time; time.sleep(60)")
     process.kill()
     process.wait(20)
-    wait_until_gone(fork)
+    assert wait_until(lambda: is_gone(fork), 20)
 
 
 def test_what_a_fork_leaves_running_ends_with_it(server):
     process, _ = start(server, "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True)")
     left = int(process.stdout.readline())
     assert process.wait(20) == 0
-    wait_until_gone(left)
+    assert wait_until(lambda: is_gone(left), 20)
 
 
 def test_closing_ends_the_forks_and_later_commands_run_plainly(tmp_path):
@@ -159,7 +152,7 @@ def test_closing_ends_the_forks_and_later_commands_run_plainly(tmp_path):
     command = server.python.read_text()
     server.close()
     assert process.wait(20) != 0
-    wait_until_gone(fork)
+    assert wait_until(lambda: is_gone(fork), 20)
     assert not server.python.exists()
     plain = tmp_path / "plain"
     plain.write_text(command)
@@ -181,5 +174,4 @@ def test_everything_ends_with_the_process_that_made_the_server(tmp_path):
     servers = [child.pid for child in psutil.Process(owner.pid).children()]
     owner.kill()
     owner.wait()
-    for pid in (fork, *servers):
-        wait_until_gone(pid)
+    assert wait_until(lambda: all(is_gone(pid) for pid in (fork, *servers)), 20)

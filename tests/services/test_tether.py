@@ -7,13 +7,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from slca_core.services.tether import tethered
+from tests.waiting import is_gone, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,14 +30,11 @@ PARENT = """
 def test_a_child_ends_when_its_parent_is_killed():
     parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(PARENT)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     lines = sorted(parent.stdout.readline().strip() for _ in range(2))
-    child = psutil.Process(int(lines[0]))
+    child = int(lines[0])
     assert lines[1] == "up"
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
-    deadline = time.monotonic() + 30
-    while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, "the child outlived its parent"
-        time.sleep(0.05)
+    assert wait_until(lambda: is_gone(child), 30), "the child outlived its parent"
 
 
 def test_the_command_runs_as_itself():
