@@ -56,20 +56,12 @@ def _table(plan: Plan) -> Table:
     colours = {"cached": "green", "shared": "dim", "to run": "yellow"}
     for one in plan.steps:
         rollouts = f"{one.estimate.rollouts:,}" if one.estimate.rollouts else ""
-        table.add_row(one.name, f"[{colours[one.state]}]{one.state}[/]", one.reason, _time(one), rollouts)
+        table.add_row(one.name, f"[{colours[one.state]}]{one.state}[/]", one.reason, one.time, rollouts)
     return table
 
 
-def _time(one: PlannedStep) -> str:
-    if one.state != "to run":
-        return ""
-    if one.estimate.seconds is None:
-        return "?"
-    return duration(one.estimate.seconds) + (" (assumed)" if one.estimate.timed == "assumed" else "")
-
-
 def _node(one: PlannedStep) -> Node:
-    note = one.reason if one.state == "shared" else _time(one)
+    note = one.reason if one.state == "shared" else one.time
     return Node(one.name, one.after, one.state, note)
 
 

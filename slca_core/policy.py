@@ -83,6 +83,20 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, phrases: Sequence[str
     return fast
 
 
+def architecture(spec: ScratchPolicy) -> dict[str, Any]:
+    """The fields of its config.json that say how many parameters it has, with as many words as it may have at most."""
+    return {
+        "vocab_size": spec.vocab_size,
+        "hidden_size": spec.hidden_size,
+        "intermediate_size": spec.intermediate_size,
+        "num_hidden_layers": spec.layers,
+        "num_attention_heads": spec.heads,
+        "num_key_value_heads": spec.heads,
+        "head_dim": spec.hidden_size // spec.heads,
+        "tie_word_embeddings": True,
+    }
+
+
 def create_policy(out: Path, samples: Sequence[Sample], spec: ScratchPolicy, *, max_length: int) -> Path:
     """Writes a Hugging Face checkpoint folder with a tokenizer trained on the samples' demonstrations and an untrained model."""
     import torch
@@ -93,16 +107,9 @@ def create_policy(out: Path, samples: Sequence[Sample], spec: ScratchPolicy, *, 
     torch.manual_seed(spec.seed)
     eos = tokenizer.convert_tokens_to_ids(chat.END)
     config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=spec.hidden_size,
-        intermediate_size=spec.intermediate_size,
-        num_hidden_layers=spec.layers,
-        num_attention_heads=spec.heads,
-        num_key_value_heads=spec.heads,
-        head_dim=spec.hidden_size // spec.heads,
+        **{**architecture(spec), "vocab_size": len(tokenizer)},
         max_position_embeddings=max_length,
         initializer_range=spec.initializer_range,
-        tie_word_embeddings=True,
         eos_token_id=eos,
         pad_token_id=eos,
         bos_token_id=None,

@@ -21,7 +21,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 
 from slca_core.config import Study
-from slca_core.reporting.report import ReportPaths, duration
+from slca_core.reporting.report import ReportPaths
 from tasks.plan import Plan, make_plan
 from tasks.progress_artifact import has_pages, never_failing
 from tasks.status import progress
@@ -55,7 +55,7 @@ def plan_table(plan: Plan) -> Table:
             "step": one.name,
             "state": one.state,
             "why": one.reason,
-            "time": "" if one.state != "to run" else "?" if one.estimate.seconds is None else duration(one.estimate.seconds),
+            "time": one.time,
             "rollouts": f"{one.estimate.rollouts:,}" if one.estimate.rollouts else "",
         }
         for one in plan.steps

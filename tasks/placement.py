@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from slca_core.config import CpuProfile, ScratchPolicy, Study
+from slca_core.config import CpuProfile, Study
 from slca_core.parameters import parameter_count
+from slca_core.policy import architecture
 
 
 def placement(study: Study) -> dict[str, Any]:
@@ -18,17 +19,6 @@ def placement(study: Study) -> dict[str, Any]:
 
 def policy_parameters(study: Study) -> int | None:
     if study.policy.scratch:
-        return parameter_count(_as_config(study.policy.scratch))
+        return parameter_count(architecture(study.policy.scratch))
     config = study.policy.checkpoint / "config.json"
     return parameter_count(json.loads(config.read_text())) if config.is_file() else None
-
-
-def _as_config(scratch: ScratchPolicy) -> dict[str, Any]:
-    return {
-        "hidden_size": scratch.hidden_size,
-        "intermediate_size": scratch.intermediate_size,
-        "num_hidden_layers": scratch.layers,
-        "num_attention_heads": scratch.heads,
-        "vocab_size": scratch.vocab_size,
-        "tie_word_embeddings": True,
-    }

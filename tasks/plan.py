@@ -13,6 +13,7 @@ from slca_core.config import Arm, Study
 from slca_core.errors import ConfigError
 from slca_core.fingerprint import file_digest
 from slca_core.records import LOCK, NOT_THERE, Record, Step, Store
+from slca_core.reporting.report import duration
 from tasks.curate import curation_step
 from tasks.estimates import NOTHING, Estimate, Estimator
 from tasks.evaluate import evaluation_step
@@ -44,6 +45,15 @@ class PlannedStep:
     reason: str
     estimate: Estimate
     record: Record | None = None
+
+    @property
+    def time(self) -> str:
+        """What is expected, for people."""
+        if self.state != "to run":
+            return ""
+        if self.estimate.seconds is None:
+            return "?"
+        return duration(self.estimate.seconds) + (" (assumed)" if self.estimate.timed == "assumed" else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Python processes that start at once: forked from one that has imported the training stack.
 
 A training run starts six processes and an evaluation two, and each would import for ten seconds of a core. `ForkServer.python` is a
-command that stands in for `sys.executable`: for a module, for a Ray worker (`py_executable`), for vLLM's engine. What runs in the
+command that stands in for `sys.executable`: for a module, for Ray's workers, for vLLM's engine. What runs in the
 fork is the same code with the same arguments, environment, descriptors, signals and exit code; nothing of OpenRLHF, Ray or vLLM is
 changed. Linux only.
 """
@@ -40,8 +40,6 @@ from slca_core.services import forked, process, tether
 
 # Ray reads its environment when it is imported, and each worker's is its own.
 NOT_PRELOADED = "ray"
-# Names, in every fork, the command that makes further ones.
-PYTHON_VARIABLE = "SLCA_FORKED_PYTHON"
 # It gives its process a title of its own, which only the first to try can.
 _RAY_WORKER = "default_worker.py"
 _FIRST_SPARE_FD = 1000
@@ -54,7 +52,6 @@ class ForkServer:
     def __init__(self, modules: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
         # A Unix socket's path ends at 107 characters; a study's root may be deeper.
         address = os.path.join(tempfile.mkdtemp(prefix="slca-"), "fork")
-        folder.mkdir(parents=True, exist_ok=True)
         self.python = folder / f"python-{os.getpid()}"
         command = [sys.executable, "-I", "-S", forked.__file__, address, sys.executable]
         self.python.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
@@ -207,7 +204,7 @@ def _become(request: _Request, python: str) -> None:
     for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(sign, signal.default_int_handler if sign == signal.SIGINT else signal.SIG_DFL)
     _take_descriptors(request.fds)
-    _take_environment({**request.env, PYTHON_VARIABLE: python})
+    _take_environment(request.env)
     os.chdir(request.cwd)
     sys.path[:0] = [path for path in request.env.get("PYTHONPATH", "").split(os.pathsep) if path and path not in sys.path]
     for stream in (sys.stdout, sys.stderr):

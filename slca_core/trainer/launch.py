@@ -31,6 +31,8 @@ PRELOADED = (
     "vllm.v1.engine.core",
     "vllm.v1.worker.cpu_worker",
 )
+# What a Ray of the CPU profile is told it has, for placement.
+DECLARED = {"num_cpus": 8, "num_gpus": 4}
 _servers: dict[Path, ForkServer] = {}
 _starting = threading.Lock()
 MAX_VLLM_PATH = 70  # A Unix socket's path ends at 107, and vLLM's sockets bear names of 36.
@@ -64,21 +66,22 @@ def environment(root: Path) -> dict[str, str]:
         variables["RAY_TMPDIR"] = str(ray)
     sockets = root.resolve() / "run"
     if len(str(sockets)) <= MAX_VLLM_PATH:
-        sockets.mkdir(parents=True, exist_ok=True)
         variables["VLLM_RPC_BASE_PATH"] = str(sockets)
     return variables
 
 
 def python_for(machine: CpuProfile | GpuProfile, root: Path) -> str:
     """The interpreter that runs the stack: on the CPU one that has its imports behind it, as long as this process lives."""
+    root = root.resolve()
+    folder = root / "run"
+    folder.mkdir(parents=True, exist_ok=True)  # vLLM's sockets lie there.
     if not isinstance(machine, CpuProfile) or sys.platform != "linux":
         return sys.executable
     from slca_core.trainer.cpu.device import ENVIRONMENT
 
-    root = root.resolve()
     with _starting:
         if root not in _servers:
-            _servers[root] = ForkServer(PRELOADED, root / "run", environment(root) | ENVIRONMENT)
+            _servers[root] = ForkServer(PRELOADED, folder, environment(root) | ENVIRONMENT)
             atexit.register(_servers[root].close)
     return str(_servers[root].python)
 

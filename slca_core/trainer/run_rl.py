@@ -9,10 +9,10 @@ import os
 import runpy
 import sys
 from pathlib import Path
-from typing import Any
 
 from slca_core.config import REPOSITORY, CpuProfile, GpuProfile, LocalLauncher
 from slca_core.trainer.arguments import rl_arguments
+from slca_core.trainer.launch import DECLARED
 from slca_core.trainer.spec import SPEC_VARIABLE, TrainSpec, load_spec
 
 
@@ -46,21 +46,16 @@ def _start_ray(spec: TrainSpec, environment: dict[str, str]) -> None:
     """A cluster of its own on loopback for a local CPU run, with declared GPUs for placement; the running cluster otherwise."""
     import ray
 
-    from slca_core.services.forkserver import PYTHON_VARIABLE
-
-    runtime_env: dict[str, Any] = {"env_vars": environment}
+    runtime_env = {"env_vars": environment}
     if isinstance(spec.machine, GpuProfile):
         ray.init(address=spec.machine.ray_address, runtime_env=runtime_env)
     elif not isinstance(spec.machine.launcher, LocalLauncher):
         ray.init(address="auto", runtime_env=runtime_env)
     else:
-        if forked := os.environ.get(PYTHON_VARIABLE):
-            runtime_env["py_executable"] = forked
         ray.init(
             # One of its own also beside a cluster someone has started on this machine.
             address="local",
-            num_cpus=8,
-            num_gpus=4,
+            **DECLARED,
             include_dashboard=False,
             _system_config={"enable_worker_prestart": False, "prestart_worker_first_driver": False},
             object_store_memory=300 * 2**20,

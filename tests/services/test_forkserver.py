@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from slca_core.services.forkserver import PYTHON_VARIABLE, ForkServer
+from slca_core.services.forkserver import ForkServer
 from tests.waiting import is_gone, wait_until
 
 
@@ -156,8 +156,8 @@ def test_closing_ends_the_forks_and_later_commands_run_plainly(tmp_path):
     assert not server.python.exists()
     plain = tmp_path / "plain"
     plain.write_text(command)
-    code = f"import os; print(os.environ.get('{PYTHON_VARIABLE}'))"
-    assert subprocess.run(["sh", str(plain), "-c", code], capture_output=True, text=True).stdout == "None\n"
+    code = "import sys; print(sys.executable)"
+    assert subprocess.run(["sh", str(plain), "-c", code], capture_output=True, text=True).stdout == f"{sys.executable}\n"
 
 
 def test_everything_ends_with_the_process_that_made_the_server(tmp_path):

@@ -18,7 +18,7 @@ from jinja2 import Environment, StrictUndefined
 from slca_core.config import CpuProfile, SlurmLauncher
 from slca_core.errors import ConfigError, ServiceError
 from slca_core.records import write_atomically
-from slca_core.trainer.launch import failure
+from slca_core.trainer.launch import DECLARED, failure
 from slca_core.trainer.launchers.jobs import follow, job_environment
 from slca_core.trainer.spec import TrainSpec
 
@@ -26,8 +26,7 @@ TEMPLATE = Path(__file__).with_name("slurm.sh.jinja")
 SCRIPT, EXIT_CODE = "train.sbatch", "train.exit"
 # Of Ray's head: outside 10002-19999, Ray's own worker ports.
 PORT = 6379
-# The CPU profile's placement: declared GPUs, as a local run has them.
-_DECLARED = " --num-cpus=8 --num-gpus=4"
+_DECLARED = "".join(f" --{name.replace('_', '-')}={count}" for name, count in DECLARED.items())
 
 
 def batch_script(spec: TrainSpec, name: str, module: str, argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> str:
