@@ -22,7 +22,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session")
 def prefect_server():
-    """A Prefect server of the session's own; its start takes long on a busy machine."""
+    """The Prefect server of every flow this process runs; its start takes long on a busy machine."""
     from prefect.testing.utilities import prefect_test_harness
 
     with prefect_test_harness(server_startup_timeout=180):
@@ -31,7 +31,7 @@ def prefect_server():
 
 @pytest.fixture(scope="session")
 def prefect_api(tmp_path_factory):
-    """The API of a server with all its services, the scheduler too, as `prefect server start` runs it."""
+    """The API of a server with all its services, the scheduler too, as `prefect server start` runs it: for flows of other processes."""
     from slca_core.services.process import LOOPBACK, free_port, serve
 
     home, port = tmp_path_factory.mktemp("prefect"), free_port()

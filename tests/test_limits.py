@@ -10,7 +10,6 @@ import pytest
 from prefect import flow, task
 from prefect.client.orchestration import get_client
 from prefect.concurrency.sync import concurrency
-from prefect.settings import PREFECT_API_URL, temporary_settings
 
 import tasks.train as training
 from slca_core.config import GpuProfile, JudgeConfig, ServicesConfig, Study, load_study
@@ -27,8 +26,9 @@ EXTERNAL = ServicesConfig(judge=JudgeConfig(managed="external", url="http://127.
 
 
 @pytest.fixture
-def server(prefect_api):
-    with temporary_settings({PREFECT_API_URL: prefect_api}), get_client(sync_client=True) as client:
+def server(prefect_server):
+    """A client of the server every flow of this process runs on: Prefect asks the server of the first flow for slots ever after."""
+    with get_client(sync_client=True) as client:
         yield client
 
 
