@@ -1,7 +1,8 @@
 """Per-item evaluation results: one long table, from which every figure of a report is computed.
 
-Columns: condition ("sft", "sft_full" or an arm's name), seed, benchmark, subset, item, trial, sampling ("greedy" or "sampled"),
-metric, value. An item is one prompt; trial 0 is the greedy rollout, the others are sampled.
+Columns: condition ("sft", "sft_full" or an arm's name; in a stored evaluation the checkpoint's digest, since conditions may share
+it), seed, benchmark, subset, item, trial, sampling ("greedy" or "sampled"), metric, value. An item is one prompt; trial 0 is the
+greedy rollout, the others are sampled.
 """
 
 from __future__ import annotations

@@ -38,6 +38,9 @@ def main() -> None:
     for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(sign, lambda number, _: _send(child, number))
     code = _read_int(server)
+    if code is None:
+        # The server was killed: what it forked hears of that, what that has forked does not.
+        _send(child, signal.SIGKILL)
     if code is not None and code > 128:
         if code - 128 not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(code - 128, signal.SIG_DFL)

@@ -168,8 +168,10 @@ class _Server:
             _kill_group(pid, signal.SIGKILL)
 
     def _kill_children(self) -> None:
+        """Each with its group, whose others may outlive it."""
+        groups = list(self.children)
         for sign in (signal.SIGTERM, signal.SIGKILL):
-            for pid in self.children:
+            for pid in groups:
                 _kill_group(pid, sign)
             deadline = time.monotonic() + _GRACE_S
             while self.children and time.monotonic() < deadline:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import mlflow
@@ -20,17 +21,22 @@ def tables(study: Study) -> dict[str, Any]:
     figures = {key: report[key] for key in ("rows", "columns", "values", "spread")}
     for row in figures["rows"]:
         row.pop("run_id", None)
-    items = [
-        pd.read_parquet(path).to_dict("list") for path in sorted((study.root / "artifacts" / "evaluate").glob("*/items.parquet"))
-    ]
+    stored = (study.root / "artifacts" / "evaluate").glob("*/items.parquet")
+    items = [pd.read_parquet(path).to_dict("list") for path in sorted(stored, key=lambda path: _identity(path.parent))]
     return {"figures": figures, "items": items}
 
 
 def checkpoints(study: Study) -> dict[str, str]:
-    """Step folder -> digest of what it made."""
+    """Identity of a step -> digest of what it made."""
     return {
-        path.parent.name: json.loads(path.read_text())["output_digest"] for path in (study.root / "artifacts").glob(f"*/*/{RECORD}")
+        _identity(path.parent): json.loads(path.read_text())["output_digest"]
+        for path in (study.root / "artifacts").glob(f"*/*/{RECORD}")
     }
+
+
+def _identity(folder: Path) -> str:
+    """Of a step's folder; the name before it is that of whoever asked for the step first."""
+    return folder.name.rpartition("-")[2]
 
 
 def check_books(study: Study, updates: int) -> None:

@@ -175,3 +175,17 @@ def test_everything_ends_with_the_process_that_made_the_server(tmp_path):
     owner.kill()
     owner.wait()
     assert wait_until(lambda: all(is_gone(pid) for pid in (fork, *servers)), 20)
+
+
+@pytest.mark.parametrize(
+    "end", [ForkServer.close, lambda server: os.kill(server._process.pid, signal.SIGKILL)], ids=["closed", "killed"]
+)
+def test_what_a_fork_has_forked_ends_with_the_server_even_if_it_will_not(tmp_path, end):
+    server = ForkServer([], tmp_path, {})
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(os.getpid(), flush=True); time.sleep(300)"
+    process, _ = start(server, f"import subprocess, sys, time\nif os.fork() == 0:\n    {stubborn}\ntime.sleep(300)")
+    child = int(process.stdout.readline())
+    end(server)
+    assert wait_until(lambda: is_gone(child), 30)
+    process.wait(30)
+    server.close()
