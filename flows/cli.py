@@ -122,6 +122,22 @@ def report(
 
 
 @app.command()
+def rescore(
+    study_file: StudyFile,
+    overrides: Overrides = None,
+    under: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="KEY=VALUE", help="score under another setting, e.g. --with rl.hierr_semantics=release"),
+    ] = None,
+) -> None:
+    """Score a study's stored rollouts again with every endpoint down; exit code 1 if rewards differ though nothing was changed."""
+    study = _load(study_file, overrides)
+    from flows import cli_rescore
+
+    cli_rescore.show(study, load_study(study_file, (*(overrides or ()), *(under or ()))))
+
+
+@app.command()
 def ui(study_file: StudyFile, overrides: Overrides = None, port: Annotated[int, typer.Option(help="loopback port")] = 5000) -> None:
     """Open MLflow on the study's runs."""
     study = _load(study_file, overrides)

@@ -19,14 +19,12 @@ from tasks.lanes import lanes
 from tasks.matching import planned
 from tasks.notify import HOOKS
 from tasks.report import SFT, SFT_FULL
-from tasks.train import require_trainable
 
 
 @flow(name="reproduce", **HOOKS)
 @published
 def reproduce(study: Study) -> ReportPaths:
     """curate -> finetune -> train the arms -> evaluate -> report."""
-    require_trainable(study)
     planned(study)
     side_by_side = lanes(study)
     data = curate(study)

@@ -35,18 +35,18 @@ class Advantages:
         return torch.bincount(group, weights=self.advantages_BT.abs().sum(dim=1))[group] > 0
 
 
-def without_idle_groups(advantages_BT: Tensor, teaching_B: Tensor, policy_BT: Tensor) -> Tensor:
-    """Advantages under which a token-mean loss over all policy tokens equals the mean over those of the teaching groups alone.
+def without_groups(advantages_BT: Tensor, kept_B: Tensor, policy_BT: Tensor) -> Tensor:
+    """Advantages under which a token-mean loss over all policy tokens equals the mean over those of the kept groups alone.
 
-    The clipped loss is proportional to the advantage, and the other groups have none: they count in the denominator only. All
-    advantages are as they were if no group teaches.
+    The clipped loss is proportional to the advantage: the other groups get none, and count in the denominator only.
 
     Args:
+        kept_B: which rollouts stay, whole groups of them, bool, shape (B,).
         policy_BT: what the policy wrote, bool, shape (B, T).
     """
     tokens_B = policy_BT.sum(dim=1)
-    kept = tokens_B[teaching_B].sum()
-    return advantages_BT * (tokens_B.sum() / kept) if kept else advantages_BT
+    kept = tokens_B[kept_B].sum()
+    return torch.where(kept_B[:, None], advantages_BT, 0.0) * (tokens_B.sum() / kept if kept else 0.0)
 
 
 def compute_advantages(

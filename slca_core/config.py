@@ -61,6 +61,9 @@ class Arm(Frozen):
     outcome_reward: Literal["reference_rule", "judge"] = "reference_rule"
     hierr_weights: str = Field("default", description="of the training reward; evaluation always weighs by the default")
     simulator: Literal["sgls", "unconstrained"] = "sgls"
+    mocker: Literal["mocker", "alternate_mocker"] = Field(
+        "mocker", description="which of the study's services answers in training; evaluation always has the first"
+    )
     lambda_tool: float = 1.0
     lambda_sum: float = 1.0
     rl: dict[str, Any] = Field(
@@ -89,6 +92,21 @@ class Arm(Frozen):
         if "tool" not in self.estimator.rewards:
             del condition["process_reward"]
         return condition
+
+    @property
+    def asks_checker(self) -> bool:
+        """Whether its process reward is RLTR's, which a completeness checker gives."""
+        return self.process_reward == "rltr" and "tool" in self.estimator.rewards
+
+    @property
+    def asks_for_outcome(self) -> bool:
+        """Whether its outcome reward is the judge's verdict, Solved or Unsolved (ToolPO)."""
+        return self.outcome_reward == "judge" and "outcome" in self.estimator.rewards
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """The frozen services its training asks, as fields of `ServicesConfig`."""
+        return (self.mocker, "judge", *(["checker"] if self.asks_checker else []))
 
 
 def load_arm(value: Any) -> Any:
@@ -217,11 +235,18 @@ class RlConfig(Frozen):
     omission_guard: Literal["opening_tag", "parseable_call"] = Field(
         "opening_tag", description="what a rollout must lack to be an omission"
     )
+    judge_short_circuits: bool = Field(
+        False,
+        description="as the release: no judge call, and R_sum 0, without a tool response or with an answer under 10 characters",
+    )
     strict_summary: bool = Field(
         False, description="a rollout cut while calling has no summary; the paper takes its last run for one"
     )
     rollout_filter: Literal["none", "zero_spread"] = Field(
         "none", description="zero_spread: groups that teach nothing, all their rewards being equal, leave the policy loss's mean"
+    )
+    incomplete_groups: Literal["drop", "retry"] = Field(
+        "drop", description="a group with a failed rollout leaves the policy loss; retry: the rollout is played again first"
     )
     hierr_semantics: Literal["paper", "release"] = "paper"
     hierr_matching: Literal["greedy", "optimal"] = "greedy"
@@ -242,10 +267,11 @@ class RlConfig(Frozen):
 
 
 class Deployment(Frozen):
-    """How vLLM serves a frozen model elsewhere, so that the plan can print the command. Bears on nothing else."""
+    """How vLLM serves a frozen model: here if the service is `managed: vllm`, else for the plan to print. Bears on nothing else."""
 
     checkpoint: str
-    dtype: Literal["auto", "bfloat16"] = "auto"
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    devices: tuple[int, ...] = Field((), description="GPUs of the flow's host it may use, for `managed: vllm`; all of them if none")
     tensor_parallel: int = Field(8, ge=1)
     expert_parallel: bool = False
     max_model_len: int = Field(ge=1)
@@ -259,7 +285,9 @@ class Deployment(Frozen):
 class ServiceConfig(Frozen):
     """One frozen model behind an OpenAI-compatible endpoint."""
 
-    managed: Literal["standin", "external"] = "standin"
+    managed: Literal["standin", "vllm", "external"] = Field(
+        "standin", description="a rule-based stand-in, a vLLM server that the run starts by `deployment`, or an endpoint at `url`"
+    )
     url: str | None = Field(None, description="of the /v1 root, for `external`")
     model: str
     temperature: float = Field(ge=0)
@@ -267,16 +295,35 @@ class ServiceConfig(Frozen):
     timeout_s: float = Field(540.0, gt=0)
     retries: int = Field(2, ge=0)
     retry_delay_s: float = Field(1.0, ge=0)
+    outage_s: float | None = Field(
+        None,
+        ge=0,
+        description="how long a call goes on trying to connect, beyond its retries; 900 if none is given and vLLM is managed",
+    )
     concurrency: int = Field(300, ge=1)
+    breaker_calls: int = Field(16, ge=1, description="unanswered calls in a row after which nobody else asks")
+    breaker_probe_s: float = Field(30.0, gt=0, description="after which one call is let through again")
     api_key_env: str | None = Field(None, description="name of the environment variable that holds the key")
+    extra_body: dict[str, Any] = Field(
+        default_factory=dict, description="further fields of each request, e.g. {chat_template_kwargs: {enable_thinking: false}}"
+    )
     deployment: Deployment | None = None
+
+    @property
+    def patience_s(self) -> float:
+        """`outage_s`, or long enough for a managed server to be started again."""
+        if self.outage_s is not None:
+            return self.outage_s
+        return 900.0 if self.managed == "vllm" else 0.0
 
     @model_validator(mode="after")
     def _external_has_url(self) -> ServiceConfig:
         if (self.managed == "external") != (self.url is not None):
             raise ValueError("`url` goes with `managed: external`, and only with it")
-        if self.managed == "external" and "model" not in self.model_fields_set:
-            raise ValueError("`managed: external` needs `model`, the name under which the endpoint serves it")
+        if self.managed == "vllm" and self.deployment is None:
+            raise ValueError("`managed: vllm` needs `deployment`, how vLLM is to serve it")
+        if self.managed != "standin" and "model" not in self.model_fields_set:
+            raise ValueError(f"`managed: {self.managed}` needs `model`, the name under which the endpoint serves it")
         return self
 
 
@@ -298,10 +345,31 @@ class JudgeConfig(ServiceConfig):
     retry_delay_s: float = Field(2.0, ge=0)
 
 
+class CheckerConfig(ServiceConfig):
+    """RLTR's completeness checker (App. C)."""
+
+    model: str = "standin-checker"
+    temperature: float = Field(0.7, ge=0)
+    max_tokens: int = Field(512, ge=1)
+    votes: int = Field(3, ge=1, description="answers a rollout, each 0 or 1")
+
+
 class ServicesConfig(Frozen):
+    """The frozen models. The judge also gives ToolPO's verdict, Solved or Unsolved."""
+
     mocker: MockerConfig = MockerConfig()
+    alternate_mocker: MockerConfig | None = Field(None, description="of the arms that name it (Table 8)")
     judge: JudgeConfig = JudgeConfig()
-    failure_limit: float = Field(0.02, ge=0, le=1, description="share of failed service calls above which an update stops the run")
+    checker: CheckerConfig = CheckerConfig()
+    cache: bool = Field(True, description="keep answers on disk, for arms, runs and reruns that ask the same")
+    failure_limit: float = Field(
+        0.02, ge=0, le=1, description="share of rollouts without an answer of a service above which a step stops"
+    )
+
+    def of(self, role: str) -> ServiceConfig:
+        """The service in one role."""
+        service: ServiceConfig = getattr(self, role)
+        return service
 
 
 class ToucanTestConfig(Frozen):
@@ -443,6 +511,13 @@ class Study(Frozen):
             except ValidationError as error:
                 faults = "; ".join(_explain(item, RlConfig) for item in error.errors())
                 raise ValueError(f"arm {arm.name}, rl: {faults}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _an_alternate_mocker_is_there(self) -> Study:
+        asking = [arm.name for arm in self.arms if arm.mocker == "alternate_mocker"]
+        if asking and self.services.alternate_mocker is None:
+            raise ValueError(f"services.alternate_mocker is expected, since {', '.join(asking)} asks it in training")
         return self
 
     @field_validator("seeds")

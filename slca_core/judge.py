@@ -1,18 +1,20 @@
 """The summary judge: rubric, rating scale (Table 4) and its parsing.
 
-It sees the question, the tool responses and the final answer only.
+It sees the question, the tool responses and the final answer only: no calls, no thinking.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html import escape
 from typing import Literal, get_args
+
+from slca_core.transcript import as_data, fill, numbered
 
 Rating = Literal["very poor", "poor", "acceptable", "good", "excellent"]
 RATINGS: tuple[Rating, ...] = get_args(Rating)
 JUDGE_FAILURE_SCORE = 0.0
+SHORTEST_ANSWER = 10  # characters, for the release's short-circuits
 
 _RUBRIC = """You grade the final answer of an assistant that used tools. Grade only what is written below.
 
@@ -45,13 +47,14 @@ _RATING = re.compile(r"<response_quality>.*?<rating>(.*?)</rating>.*?</response_
 
 def judge_prompt(question: str, tool_responses: Sequence[str], final_response: str) -> str:
     """The judge's single user message; values are escaped, so that no answer can close a tag or bring a rating of its own."""
-    numbered = "\n".join(f"{number}. {escape(response, quote=False)}" for number, response in enumerate(tool_responses, 1))
-    values = {
-        "{question_content}": escape(question, quote=False),
-        "{tool_responses}": numbered or "(none)",
-        "{final_response}": escape(final_response, quote=False),
-    }
-    return re.sub("|".join(map(re.escape, values)), lambda match: values[match.group()], _RUBRIC)
+    return fill(
+        _RUBRIC,
+        {
+            "question_content": as_data(question),
+            "tool_responses": numbered(tool_responses),
+            "final_response": as_data(final_response),
+        },
+    )
 
 
 def parse_rating(answer: str) -> Rating | None:
@@ -66,3 +69,8 @@ def parse_rating(answer: str) -> Rating | None:
 def rating_score(rating: Rating | None) -> float:
     """(r - 1) / 4 for the five ratings, JUDGE_FAILURE_SCORE for a parse failure."""
     return JUDGE_FAILURE_SCORE if rating is None else RATINGS.index(rating) / 4
+
+
+def is_short_circuited(tool_responses: Sequence[str], final_response: str) -> bool:
+    """Whether the release scores this rollout 0 without asking: no tool response, or hardly any answer."""
+    return not tool_responses or len(final_response.strip()) < SHORTEST_ANSWER

@@ -15,7 +15,7 @@ from slca_core.config import Frozen, Study
 from slca_core.errors import ConfigError
 
 # What arms may differ in; everything else must be equal.
-DECLARED = ("estimator", "process_reward", "outcome_reward", "hierr_weights", "simulator", "lambda_tool", "lambda_sum")
+DECLARED = ("estimator", "process_reward", "outcome_reward", "hierr_weights", "simulator", "mocker", "lambda_tool", "lambda_sum")
 
 
 class Mismatch(Frozen):

@@ -1,11 +1,12 @@
 """The agent loop, one for training and evaluation: the policy writes a turn, its calls are answered, until a turn calls nothing.
 
 `play` makes a trajectory; `score` gives it its rewards, once, after the loop, and returns the record that metrics, replay and
-tables read.
+tables read; `roll` is both. What fails on the way is the rollout's own error, under the boundary where it failed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,18 +15,23 @@ from typing import Any, Literal, Protocol
 
 from slca_core import chat
 from slca_core.calls import ParsedTurn, parse_turn
-from slca_core.config import ProcessReward, RlConfig
+from slca_core.checker import Vote, completeness_prompt, parse_vote
+from slca_core.config import Arm, ProcessReward, RlConfig
 from slca_core.dialogue import Sample
 from slca_core.errors import ServiceError
-from slca_core.judge import judge_prompt, parse_rating, rating_score
+from slca_core.failures import Boundary
+from slca_core.judge import Rating, is_short_circuited, judge_prompt, parse_rating, rating_score
 from slca_core.rewards.execution import execution_reward
 from slca_core.rewards.hierr import WEIGHTINGS, score_process
 from slca_core.rewards.matching import Matching
 from slca_core.rewards.omission import Guard, apply_omission, apply_omission_to_outcome, is_omitted
 from slca_core.rewards.outcome import action_reward, reference_outcome
 from slca_core.rewards.prediction import REFUSALS, Semantics
+from slca_core.rewards.rltr import rltr_reward
 from slca_core.schemas import ToolSet
+from slca_core.services.client import Lines
 from slca_core.simulator.sgls import MALFORMED_CALL, Ask, Observation, simulate
+from slca_core.verdict import Verdict, decide
 
 
 class Tokenizer(Protocol):
@@ -55,7 +61,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How a trajectory becomes rewards."""
+    """How a trajectory becomes rewards; `votes` of the completeness checker, and a verdict, are asked for where an arm has them."""
 
     process_reward: ProcessReward
     hierr_semantics: Semantics
@@ -63,12 +69,24 @@ class Scoring:
     hierr_weights: str
     omission_penalty: float
     omission_guard: Guard
+    judge_short_circuits: bool
+    judges_outcome: bool = False
+    votes: int = 0
 
     @classmethod
-    def of(cls, rl: RlConfig, process_reward: ProcessReward = "hierr", hierr_weights: str = "default") -> Scoring:
-        """A study's scoring under an arm's process reward; by default that of evaluation, the same for every checkpoint."""
+    def of(cls, rl: RlConfig, arm: Arm | None = None, votes: int = 0) -> Scoring:
+        """A study's scoring under an arm's rewards; without one that of evaluation, the same for every checkpoint."""
         shared = {name: getattr(rl, name) for name in cls.__slots__ if hasattr(rl, name)}
-        return cls(process_reward=process_reward, hierr_weights=hierr_weights, **shared)
+        if arm is None:
+            return cls(process_reward="hierr", hierr_weights="default", **shared)
+        asked = votes if arm.asks_checker else 0
+        return cls(
+            process_reward=arm.process_reward,
+            hierr_weights=arm.hierr_weights,
+            judges_outcome=arm.asks_for_outcome,
+            votes=asked,
+            **shared,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +130,12 @@ class RolloutRecord:
         rollout_id: the group's identity and the sample's number in it, parted by the last "-".
         refusals: opened blocks that are not valid, by reason (`rewards.prediction.REFUSALS`).
         cut_calling: a limit or a failure ended the rollout in or right after a call, so its last run of tokens is no summary.
+        error: boundary, kind and message of what ended the rollout, parted by ": "; its rewards then mean nothing.
+        votes: the completeness checker's; None for an answer that did not come or could not be read.
+        verdict: the outcome judge's.
+        unread: answers of judge and checker that could not be read, and so scored 0.
+        broken_responses: the mocker's answers without a whole response block.
+        services: role -> what this rollout asked of it, as `Usage.to_json`.
     """
 
     rollout_id: str
@@ -135,10 +159,14 @@ class RolloutRecord:
     n_close: int
     n_valid: int
     refusals: dict[str, int]
-    rating: str | None
+    rating: Rating | None
+    votes: list[Vote | None]
+    verdict: Verdict | None
+    unread: int
     summary_score: float
     tool_turns: int
     refused_calls: int
+    broken_responses: int
     truncated: bool
     cut_calling: bool
     error: str | None
@@ -149,6 +177,7 @@ class RolloutRecord:
     token_ids: list[int]
     action_ranges: list[tuple[int, int]]
     prompt_tokens: int
+    services: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -160,6 +189,34 @@ def rollout_seed(study_seed: int, update: int, sample_id: str, sample_index: int
     return int.from_bytes(hashlib.sha256(identity).digest()[:4]) >> 1
 
 
+async def roll(
+    sample: Sample,
+    tokenizer: Tokenizer,
+    generate: Generate,
+    lines: Lines,
+    limits: Limits,
+    condition: Literal["sgls", "unconstrained"],
+    scoring: Scoring,
+    *,
+    rollout_id: str,
+    update: int,
+    sample_index: int,
+) -> tuple[Trajectory, RolloutRecord]:
+    """One rollout played and scored, with what it cost; it raises what `play` raises."""
+    trajectory = await play(sample, tokenizer, generate, lines.mocker, limits, condition)
+    record = await score(
+        sample,
+        trajectory,
+        lines.judge,
+        scoring,
+        ask_checker=lines.checker,
+        rollout_id=rollout_id,
+        update=update,
+        sample_index=sample_index,
+    )
+    return trajectory, dataclasses.replace(record, services=lines.usage())
+
+
 async def play(
     sample: Sample,
     tokenizer: Tokenizer,
@@ -168,53 +225,55 @@ async def play(
     limits: Limits,
     condition: Literal["sgls", "unconstrained"],
 ) -> Trajectory:
-    """Plays one rollout. An exception of a service becomes the trajectory's `error`; what was written until then stays.
+    """Plays one rollout. An exception on the way becomes the trajectory's `error`; what was written until then stays.
 
-    `generate` gets all tokens so far, how many it may write, and the turn's number. Of its exceptions only a ServiceError becomes
-    the rollout's: an engine in this process that breaks has broken for every rollout.
+    `generate` gets all tokens so far, how many it may write, and the turn's number. Of its exceptions only a ServiceError or a
+    cancelled request becomes the rollout's: an engine in this process that breaks has broken for every rollout.
     """
     tools = ToolSet.of(sample.tools)
     prompt_ids = encode(tokenizer, chat.render(sample.prompt, sample.tools, generate=True))
     trajectory = Trajectory(token_ids=list(prompt_ids), prompt_tokens=len(prompt_ids))
-    for turn in range(limits.max_turns):
-        budget = min(limits.turn_tokens, _room(trajectory, limits))
-        if budget < 1:
-            trajectory.truncated = True
-            break
-        try:
+    where: Boundary = "rollout"
+    try:
+        for turn in range(limits.max_turns):
+            budget = min(limits.turn_tokens, _room(trajectory, limits))
+            if budget < 1:
+                trajectory.truncated = True
+                break
+            where = "policy"
             action = await generate(list(trajectory.token_ids), budget, turn)
-        except ServiceError as error:
-            trajectory.error = f"policy: {error}"
-            break
-        if not action.token_ids:
-            trajectory.truncated = True
-            break
-        parsed = parse_turn(_append_action(trajectory, tokenizer, action))
-        if parsed.n_open == 0:
-            trajectory.final_response = parsed.text.strip()
-            break
-        if not parsed.calls and limits.malformed_call == "end":
-            break
-        if action.truncated or turn == limits.max_turns - 1:
-            trajectory.truncated = True
-            break
-        try:
+            where = "rollout"
+            if not action.token_ids:
+                trajectory.truncated = True
+                break
+            parsed = parse_turn(_append_action(trajectory, tokenizer, action))
+            if parsed.n_open == 0:
+                trajectory.final_response = parsed.text.strip()
+                break
+            if not parsed.calls and limits.malformed_call == "end":
+                break
+            if action.truncated or turn == limits.max_turns - 1:
+                trajectory.truncated = True
+                break
+            where = "mocker"
             observations = await _answer(parsed, tools, ask_mocker, condition)
-        except Exception as error:
-            trajectory.error = f"mocker: {type(error).__name__}: {error}"
-            break
-        seen = [_as_seen(observation, tokenizer, limits.observation_tokens) for observation in observations]
-        piece = encode(tokenizer, chat.render_observation([observation.text for observation in seen]))
-        if not _has_ended(trajectory, tokenizer):
-            piece = encode(tokenizer, chat.END) + piece
-        if len(piece) >= _room(trajectory, limits):
-            trajectory.truncated = True
-            break
-        trajectory.observations += seen
-        trajectory.token_ids += piece
-        if trajectory.logprobs is not None:
-            trajectory.logprobs += [0.0] * len(piece)
+            where = "rollout"
+            if not _append_observations(trajectory, tokenizer, observations, limits):
+                trajectory.truncated = True
+                break
+    except (Exception, asyncio.CancelledError) as error:
+        if where == "policy" and not isinstance(error, ServiceError | asyncio.CancelledError):
+            raise
+        trajectory.error = _failure(where, error)
     return trajectory
+
+
+def _failure(where: Boundary, error: BaseException) -> str:
+    """A rollout's `error`; raises it instead if it is this task that is being cancelled, and not only what it waited for."""
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        raise error
+    return f"{where}: {type(error).__name__}: {error}"
 
 
 def _room(trajectory: Trajectory, limits: Limits) -> int:
@@ -234,6 +293,21 @@ def _append_action(trajectory: Trajectory, tokenizer: Tokenizer, action: Generat
     text = decode(tokenizer, action.token_ids).removesuffix(chat.END)
     trajectory.turns.append(text)
     return text
+
+
+def _append_observations(trajectory: Trajectory, tokenizer: Tokenizer, observations: Sequence[Observation], limits: Limits) -> bool:
+    """Whether they, and a token after them, had room; else nothing is appended."""
+    seen = [_as_seen(observation, tokenizer, limits.observation_tokens) for observation in observations]
+    piece = encode(tokenizer, chat.render_observation([observation.text for observation in seen]))
+    if not _has_ended(trajectory, tokenizer):
+        piece = encode(tokenizer, chat.END) + piece
+    if len(piece) >= _room(trajectory, limits):
+        return False
+    trajectory.observations += seen
+    trajectory.token_ids += piece
+    if trajectory.logprobs is not None:
+        trajectory.logprobs += [0.0] * len(piece)
+    return True
 
 
 def _has_ended(trajectory: Trajectory, tokenizer: Tokenizer) -> bool:
@@ -257,40 +331,47 @@ async def _answer(parsed: ParsedTurn, tools: ToolSet, ask: Ask, condition: Liter
     return observations or [Observation(MALFORMED_CALL, refused=True)]
 
 
+@dataclass(slots=True)
+class _Judgement:
+    """What the frozen models said of one rollout, and what went wrong in asking."""
+
+    rating: Rating | None = None
+    votes: list[Vote | None] = field(default_factory=list)
+    verdict: Verdict | None = None
+    unread: int = 0
+    error: str | None = None
+
+
 async def score(
-    sample: Sample, trajectory: Trajectory, ask_judge: Ask, scoring: Scoring, *, rollout_id: str, update: int, sample_index: int
+    sample: Sample,
+    trajectory: Trajectory,
+    ask_judge: Ask,
+    scoring: Scoring,
+    *,
+    rollout_id: str,
+    update: int,
+    sample_index: int,
+    ask_checker: Ask | None = None,
 ) -> RolloutRecord:
     """Process reward, judge's rating and omission guard of a finished trajectory.
 
     The judge is asked for every rollout, omitted ones too: its answer then does not replace the omission reward (App. A.3).
     """
-    tools = ToolSet.of(sample.tools)
-    weights = WEIGHTINGS[scoring.hierr_weights]
-    parts = score_process(
-        trajectory.turns,
-        tools,
-        sample.gold,
-        semantics=scoring.hierr_semantics,
-        weights=weights,
-        matching=scoring.hierr_matching,
-    )
-    outcome = reference_outcome(trajectory.turns, tools, sample.gold, semantics=scoring.hierr_semantics)
-    omitted = is_omitted(trajectory.turns, sample.gold, scoring.omission_guard)
-    responses = [observation.text for observation in trajectory.observations]
-    rating, error = None, trajectory.error
+    error = trajectory.error
+    measured: dict[str, Any] = _UNMEASURED
+    try:
+        measured = _measure(sample, trajectory, scoring)
+    except Exception as fault:
+        error = error or _failure("scoring", fault)
+    judgement = _Judgement(error=error)
     if error is None:
-        prompt = judge_prompt(sample.question, responses, trajectory.final_response)
+        judgement = await _judge(sample, trajectory, scoring, ask_judge, ask_checker)
+    r_tool, r_sum, outcome = 0.0, 0.0, 0.0
+    if judgement.error is None:
         try:
-            rating = parse_rating(await ask_judge(prompt))
-        except Exception as failure:
-            error = f"judge: {type(failure).__name__}: {failure}"
-    summary_score = rating_score(rating)
-    parsed = [parse_turn(turn) for turn in trajectory.turns]
-    attempts = sum(len(turn.calls) + sum(block.refusal is not None for block in turn.blocks) + turn.n_unclosed for turn in parsed)
-    executed = execution_reward(sum(not observation.refused for observation in trajectory.observations), attempts)
-    process_rewards = {"hierr": parts.process, "none": 0.0, "reference_outcome": outcome, "execution": executed}
-    r_tool = process_rewards[scoring.process_reward]
-    r_tool, r_sum = apply_omission(r_tool, summary_score, omitted, scoring.omission_penalty)
+            r_tool, r_sum, outcome = _rewards(sample, trajectory, measured, judgement, scoring)
+        except Exception as fault:
+            judgement.error = _failure("scoring", fault)
     return RolloutRecord(
         rollout_id=rollout_id,
         sample_id=sample.sample_id,
@@ -299,27 +380,123 @@ async def score(
         sample_index=sample_index,
         r_tool=r_tool,
         r_sum=r_sum,
-        outcome=apply_omission_to_outcome(outcome, omitted),
-        action=action_reward(trajectory.turns, tools, sample.gold, semantics=scoring.hierr_semantics),
-        omitted=omitted,
-        **{name: getattr(parts, name) for name in ("fmt", "name", "key", "val", "par", "process", "n_open", "n_close", "n_valid")},
-        exact=float(min(parts.fmt, parts.name, parts.key, parts.val) == 1.0),
-        refusals={reason: parts.refusals.get(reason, 0) for reason in REFUSALS},
-        rating=rating,
-        summary_score=summary_score,
-        tool_turns=sum(turn.n_open > 0 for turn in parsed),
+        outcome=outcome,
+        **measured,
+        rating=judgement.rating,
+        votes=judgement.votes,
+        verdict=judgement.verdict,
+        unread=judgement.unread,
+        summary_score=rating_score(judgement.rating),
         refused_calls=sum(observation.refused for observation in trajectory.observations),
+        broken_responses=sum(observation.broken for observation in trajectory.observations),
         truncated=trajectory.truncated,
-        cut_calling=(trajectory.truncated or trajectory.error is not None) and bool(parsed) and parsed[-1].n_open > 0,
-        error=error,
+        error=judgement.error,
         question=sample.question,
         turns=trajectory.turns,
-        observations=responses,
+        observations=[observation.text for observation in trajectory.observations],
         final_response=trajectory.final_response,
         token_ids=trajectory.token_ids,
         action_ranges=trajectory.action_ranges,
         prompt_tokens=trajectory.prompt_tokens,
     )
+
+
+def _measure(sample: Sample, trajectory: Trajectory, scoring: Scoring) -> dict[str, Any]:
+    """The record's fields that need no frozen model."""
+    tools = ToolSet.of(sample.tools)
+    parts = score_process(
+        trajectory.turns,
+        tools,
+        sample.gold,
+        semantics=scoring.hierr_semantics,
+        weights=WEIGHTINGS[scoring.hierr_weights],
+        matching=scoring.hierr_matching,
+    )
+    parsed = [parse_turn(turn) for turn in trajectory.turns]
+    stopped = trajectory.truncated or trajectory.error is not None
+    return {
+        **{name: getattr(parts, name) for name in _PARTS},
+        "exact": float(min(parts.fmt, parts.name, parts.key, parts.val) == 1.0),
+        "refusals": {reason: parts.refusals.get(reason, 0) for reason in REFUSALS},
+        "action": action_reward(trajectory.turns, tools, sample.gold, semantics=scoring.hierr_semantics),
+        "omitted": is_omitted(trajectory.turns, sample.gold, scoring.omission_guard),
+        "tool_turns": sum(turn.n_open > 0 for turn in parsed),
+        "cut_calling": stopped and bool(parsed) and parsed[-1].n_open > 0,
+    }
+
+
+_PARTS = ("fmt", "name", "key", "val", "par", "process", "n_open", "n_close", "n_valid")
+_UNMEASURED: dict[str, Any] = {
+    **dict.fromkeys(_PARTS, 0),
+    **{
+        "exact": 0.0,
+        "refusals": dict.fromkeys(REFUSALS, 0),
+        "action": 0.0,
+        "omitted": False,
+        "tool_turns": 0,
+        "cut_calling": False,
+    },
+}
+
+
+async def _judge(sample: Sample, trajectory: Trajectory, scoring: Scoring, ask_judge: Ask, ask_checker: Ask | None) -> _Judgement:
+    """Asks the frozen models what this scoring needs to know."""
+    said = _Judgement()
+    responses = [observation.text for observation in trajectory.observations]
+    where: Boundary = "judge"
+    try:
+        if not (scoring.judge_short_circuits and is_short_circuited(responses, trajectory.final_response)):
+            said.rating = parse_rating(await ask_judge(judge_prompt(sample.question, responses, trajectory.final_response)))
+            said.unread += said.rating is None
+        if scoring.judges_outcome:
+            said.verdict = await decide(sample.question, trajectory.turns, responses, trajectory.final_response, ask_judge)
+            said.unread += said.verdict is None
+        where = "checker"
+        if scoring.votes:
+            said.votes, unread = await _votes(sample, trajectory, scoring.votes, ask_checker)
+            said.unread += unread
+    except (Exception, asyncio.CancelledError) as fault:
+        said.error = _failure(where, fault)
+    return said
+
+
+async def _votes(sample: Sample, trajectory: Trajectory, count: int, ask: Ask | None) -> tuple[list[Vote | None], int]:
+    """So many votes, None where one failed or could not be read, and how many could not be read; raises if nobody answered."""
+    if ask is None:
+        raise ValueError("a completeness checker was expected to ask; none was given")
+    responses = [observation.text for observation in trajectory.observations]
+    prompt = completeness_prompt(sample.tools, sample.question, trajectory.turns, responses)
+    answers = await asyncio.gather(*(ask(prompt) for _ in range(count)), return_exceptions=True)
+    faults = [answer for answer in answers if isinstance(answer, BaseException)]
+    if len(faults) == count:
+        raise faults[0]
+    votes = [parse_vote(answer) if isinstance(answer, str) else None for answer in answers]
+    return votes, votes.count(None) - len(faults)
+
+
+def _rewards(
+    sample: Sample, trajectory: Trajectory, measured: Mapping[str, Any], said: _Judgement, scoring: Scoring
+) -> tuple[float, float, float]:
+    """R_tool, R_sum and the outcome as they enter the estimator."""
+    tools, semantics = ToolSet.of(sample.tools), scoring.hierr_semantics
+    reference = reference_outcome(trajectory.turns, tools, sample.gold, semantics=semantics)
+    if scoring.process_reward == "hierr":
+        r_tool = measured["process"]
+    elif scoring.process_reward == "reference_outcome":
+        r_tool = reference
+    elif scoring.process_reward == "execution":
+        parsed = [parse_turn(turn) for turn in trajectory.turns]
+        attempts = sum(
+            len(turn.calls) + sum(block.refusal is not None for block in turn.blocks) + turn.n_unclosed for turn in parsed
+        )
+        r_tool = execution_reward(sum(not observation.refused for observation in trajectory.observations), attempts)
+    elif scoring.process_reward == "rltr" and scoring.votes:
+        r_tool = rltr_reward(said.votes, trajectory.turns, tools, semantics=semantics)
+    else:
+        r_tool = 0.0
+    r_tool, r_sum = apply_omission(r_tool, rating_score(said.rating), measured["omitted"], scoring.omission_penalty)
+    outcome = float(said.verdict == "Solved") if scoring.judges_outcome else reference
+    return r_tool, r_sum, apply_omission_to_outcome(outcome, measured["omitted"])
 
 
 def encode(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -125,11 +125,10 @@ def _training(study: Study) -> Iterator[tuple[str, list[str]]]:
                 seed=seed,
                 rl=study.rl_of(arm),
                 services=study.services,
-                mocker_url=study.services.mocker.url or "http://127.0.0.1/v1",
-                judge_url=study.services.judge.url or "http://127.0.0.1/v1",
                 machine=study.machine,
                 initial_checkpoint=artifacts / "finetune" / SFT / "model",
                 folder=artifacts / "train" / f"{arm.name}-seed{seed}",
+                root=study.root,
             )
             title = f"train {arm.name}, seed {seed}: what python -m slca_core.trainer.run_rl {spec.folder}/spec.json runs"
             published = rl_arguments(spec.model_copy(update={"rl": RlConfig()}))

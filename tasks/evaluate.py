@@ -12,20 +12,24 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from slca_core.benchmarks import toucan
+from slca_core.benchmarks.journal import Journal
 from slca_core.config import Study
 from slca_core.curation.pipeline import read_split
-from slca_core.errors import DataError, ServiceError
+from slca_core.errors import DataError
+from slca_core.failures import errors_by_boundary, refuse_failures
 from slca_core.fingerprint import file_digest
 from slca_core.records import Record, Step
 from slca_core.rollout import Limits, Scoring, prompts_that_fit
+from slca_core.services.frozen import Clients, open_cache
 from slca_core.tokenizer import load_tokenizer
+from slca_core.trainer.ledger import usage_by_role
 from slca_core.trainer.serve import served
 from tasks.curate import split_path
 from tasks.finetune import model_path
 from tasks.limits import GPUS, SERVICES, limited
 from tasks.placement import placement
 from tasks.progress import bar, say
-from tasks.services import StageServices, services_identity
+from tasks.services import EVALUATION, StageServices, services_identity
 from tasks.tracking import Tracking
 from tasks.workspace import Workspace
 
@@ -39,6 +43,7 @@ CODE = (
     "slca_core.schemas",
     "slca_core.simulator",
     "slca_core.trainer.serve",
+    "slca_core.transcript",
 )
 ITEMS = "items.parquet"
 
@@ -54,7 +59,7 @@ def evaluation_step(study: Study, condition: str, seed: int, data: Record, check
             "limits": dataclasses.asdict(Limits.of(rl)),
             "scoring": dataclasses.asdict(Scoring.of(rl)),
             "seed": seed,
-            "services": services_identity(study.services),
+            "services": services_identity(study.services, EVALUATION),
         },
         inputs={"test_split": data.facts["files"]["test.parquet"], "checkpoint": checkpoint.output_digest},
         code=CODE,
@@ -71,7 +76,7 @@ def evaluate_checkpoint(
     step = evaluation_step(study, condition, seed, data, checkpoint)
     with Tracking(study).child(step, condition=condition, seed=seed) as run:
         record = workspace.store.run(step, lambda folder: _evaluate(study, condition, seed, data, checkpoint, services, folder))
-        run.log_items(pd.read_parquet(record.folder / ITEMS), toucan.NAME)
+        run.log_items(pd.read_parquet(record.folder / ITEMS).assign(condition=condition), toucan.NAME)
         run.finish(record, datasets=[("test", split_path(data, "test"))])
     facts = record.facts
     scores = f"process {facts['process']:.3f}, exact {facts['exact']:.3f} (greedy)"
@@ -92,40 +97,30 @@ def _evaluate(
             f"Evaluation prompts may have {limits.max_length - limits.response_tokens} tokens "
             f"(rl.max_length - rl.response_tokens); none of the {too_long} held-out ones fits. Raise rl.max_length."
         )
-    scoring = Scoring.of(study.rl)
+    protocol = toucan.Protocol(settings=settings, limits=limits, scoring=Scoring.of(study.rl), seed=seed)
+    finished, root = Journal(folder / "rollouts.jsonl"), Workspace(study).root
     name = f"{condition}-{checkpoint.output_digest[:8]}"
     total = len(samples) * (settings.samples + 1)
     with (
         bar(f"evaluate {condition} seed {seed}", total=total) as update,
         served(model, name, study.machine, max_length=limits.max_length, root=study.root, log=folder / "server.log") as server,
     ):
+        clients = Clients(study.services, services.urls(EVALUATION), open_cache(study.services, root, study.machine))
         results = asyncio.run(
-            toucan.evaluate(
-                samples,
-                tokenizer,
-                server,
-                settings=settings,
-                limits=limits,
-                scoring=scoring,
-                services=study.services,
-                mocker_url=services.mocker_url,
-                judge_url=services.judge_url,
-                seed=seed,
-                on_done=lambda: update(advance=1),
-            )
+            toucan.evaluate(samples, tokenizer, server, clients, protocol, finished=finished, on_done=lambda: update(advance=1))
         )
-    items = toucan.as_items(results, condition=condition, seed=seed)
-    _refuse_too_many_errors(items, total, study.services.failure_limit, condition)
+    records = [record for _, record in results]
+    refuse_failures(records, study.services.failure_limit, f"Evaluation of {condition}")
+    # Conditions may share this evaluation: it says nothing of the one that asked first.
+    items = toucan.as_items(results, condition=checkpoint.output_digest[:12], seed=seed)
     items.to_parquet(folder / ITEMS, compression="zstd")
-    pd.DataFrame([record.to_json() for _, record in results]).to_parquet(folder / "rollouts.parquet", compression="zstd")
+    pd.DataFrame(records).to_parquet(folder / "rollouts.parquet", compression="zstd")
+    finished.remove()
+    books = {
+        "rollouts": len(records),
+        "failures": errors_by_boundary(records),
+        "unread": sum(record["unread"] > 0 for record in records),
+        "services": {role: usage.to_json() for role, usage in usage_by_role(records).items()},
+    }
     greedy = items[items.sampling == "greedy"].groupby("metric")["value"].mean().to_dict()
-    return file_digest(folder / ITEMS), {**greedy, "items": len(samples), "too_long": too_long}
-
-
-def _refuse_too_many_errors(items: pd.DataFrame, total: int, limit: float, condition: str) -> None:
-    failed = int(items.loc[items.metric == "error", "value"].sum())
-    if failed > limit * total:
-        raise ServiceError(
-            f"{failed} of {total} evaluation rollouts of {condition} failed for want of a service, over the study's limit of "
-            f"{limit:.0%}. Mend the service and run again."
-        )
+    return file_digest(folder / ITEMS), {**greedy, "items": len(samples), "too_long": too_long, **books}

@@ -8,12 +8,12 @@ from slca_core.config import Study
 from slca_core.matching import Certificate, Spent, certify
 from slca_core.records import Record
 from slca_core.trainer.ledger import read_lines
-from tasks.services import services_identity
+from tasks.services import services_identity, study_roles
 
 
 def planned(study: Study) -> Certificate:
     """ConfigError, with every offending field, if the arms are not matched."""
-    return certify(study, services=services_identity(study.services))
+    return certify(study, services=services_identity(study.services, study_roles(study)))
 
 
 def recorded(study: Study, data: Record, sft: Record, runs: Mapping[tuple[str, int], Record]) -> Certificate:
@@ -28,7 +28,7 @@ def recorded(study: Study, data: Record, sft: Record, runs: Mapping[tuple[str, i
         orders.setdefault(seed, []).append(run.facts["order_digest"])
     return certify(
         study,
-        services=services_identity(study.services),
+        services=services_identity(study.services, study_roles(study)),
         inputs={**splits, "sft checkpoint": sft.output_digest},
         prompt_orders=orders,
         spent={f"{arm}, seed {seed}": spent_by(run) for (arm, seed), run in runs.items()},
@@ -44,6 +44,6 @@ def spent_by(run: Record) -> Spent:
         updates=len(lines),
         rollouts=sum(rollouts),
         tokens=round(sum(count * tokens for count, tokens in zip(rollouts, per_rollout, strict=True))),
-        judge_calls=sum(round(count * (1 - line["error_rate"])) for count, line in zip(rollouts, lines, strict=True)),
-        mocker_calls=sum(round(count * line.get("mocker_calls", 0.0)) for count, line in zip(rollouts, lines, strict=True)),
+        judge_calls=round(sum(line.get("judge/calls", 0.0) for line in lines)),
+        mocker_calls=round(sum(line.get("mocker/calls", 0.0) for line in lines)),
     )

@@ -17,6 +17,7 @@ from slca_core.records import Record, write_atomically
 from slca_core.reporting.comparison import paired_difference
 from slca_core.reporting.figures import Curve
 from slca_core.reporting.report import ReportPaths, write_report
+from slca_core.reporting.services import Asked, in_evaluation, in_training
 from slca_core.reporting.tables import Condition, main_table
 from slca_core.results import read_results
 from slca_core.trainer.ledger import read_lines
@@ -54,7 +55,7 @@ def make_report(study: Study, data: Record, preparation: Sequence[Record], evalu
 
 def _make_report(study: Study, data: Record, preparation: Sequence[Record], evaluated: Sequence[Evaluated]) -> ReportPaths:
     tracking = Tracking(study)
-    labels = service_labels(study.services)
+    labels = service_labels(study)
     items = _items(evaluated)
     conditions = _conditions(study, evaluated, tracking, labels)
     temperature = study.evaluation.toucan_test.temperature
@@ -73,6 +74,8 @@ def _make_report(study: Study, data: Record, preparation: Sequence[Record], eval
         manifest=data.facts,
         notes=[_matched(certificate), *_notes(study)] if certificate.matched else _notes(study),
         warnings=[_unmatched(certificate)] if certificate.mismatches else [],
+        asked=_asked(evaluated),
+        failure_limit=study.services.failure_limit,
         mlflow_hint=f"make ui STUDY=configs/studies/{study.name}.yaml opens MLflow on these runs (experiment {study.name}).",
     )
     write_atomically(out / CERTIFICATE, certificate.model_dump_json(indent=2))
@@ -131,12 +134,19 @@ def _conditions(study: Study, evaluated: Sequence[Evaluated], tracking: Tracking
 
 
 def _differences(study: Study, items: pd.DataFrame, conditions: Sequence[Condition]):
-    """slca against the SFT checkpoint it started from: does RL learn?"""
+    """slca against the SFT checkpoint it started from: does RL learn? And the matched pair under an alternate mocker (Table 8)."""
     present = {condition.name for condition in conditions}
-    if not {"slca", SFT} <= present:
-        return []
+    pairs = [pair for pair in (("slca", SFT), ("slca_alternate", "grpo_alternate")) if present.issuperset(pair)]
     samplings = ["greedy"] + ["sampled"] * (study.evaluation.toucan_test.samples > 0)
-    return [paired_difference(items, "slca", SFT, "process", sampling) for sampling in samplings]
+    return [paired_difference(items, *pair, "process", sampling) for pair in pairs for sampling in samplings]
+
+
+def _asked(evaluated: Sequence[Evaluated]) -> list[Asked]:
+    """What trainings and evaluations asked of the frozen services; a record that several conditions share counts once."""
+    trainings = {one.checkpoint.identity: one.checkpoint for one in evaluated if one.checkpoint.step == "train"}
+    lines = [line for record in trainings.values() for line in read_lines(record.folder / "metrics.jsonl")]
+    evaluations = {one.evaluation.identity: one.evaluation.facts for one in evaluated}
+    return [*([in_training(lines)] if lines else []), in_evaluation(list(evaluations.values()))]
 
 
 def _curves(study: Study, evaluated: Sequence[Evaluated]) -> list[Curve]:

@@ -1,61 +1,62 @@
-"""The frozen services while a stage runs: stand-ins started and stopped here, external ones named by the study."""
+"""The frozen services while a stage runs: stand-ins and vLLM servers started and stopped here, external ones named by the study."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from slca_core.config import ServiceConfig, ServicesConfig, Study
-from slca_core.fingerprint import code_digest
-from slca_core.services.frozen import Services, serve_frozen
+from slca_core.config import Arm, ServicesConfig, Study
+from slca_core.services.frozen import Serving, identity, serve_frozen
+from slca_core.services.usage import ROLES
+from tasks.progress import say
 from tasks.workspace import Workspace
 
-STANDIN_CODE = ("slca_core.services.standins", "slca_core.services.mocking", "slca_core.judge", "slca_core.simulator.prompts")
+EVALUATION = ("mocker", "judge")
 
 
 class StageServices:
-    """URLs of a stage's services; stand-ins start when a step first asks for one, so a stage that is all recorded starts none."""
+    """URLs of a stage's services. A server starts when a step first asks for it, so a stage that is all recorded starts none."""
 
-    def __init__(self, serving: AbstractContextManager[Services], stack: ExitStack) -> None:
-        self._serving, self._stack, self._lock = serving, stack, threading.Lock()
-        self._services: Services | None = None
+    def __init__(self, serving: Serving) -> None:
+        self._serving, self._lock = serving, threading.Lock()
 
-    @property
-    def mocker_url(self) -> str:
-        return self._started().mocker_url
-
-    @property
-    def judge_url(self) -> str:
-        return self._started().judge_url
-
-    def _started(self) -> Services:
+    def urls(self, roles: Iterable[str]) -> dict[str, str]:
         with self._lock:
-            self._services = self._services or self._stack.enter_context(self._serving)
-            return self._services
+            return self._serving.urls(roles)
 
 
 @contextmanager
 def frozen_services(study: Study) -> Iterator[StageServices]:
     """The services while a stage runs."""
-    with ExitStack() as stack:
-        yield StageServices(serve_frozen(study.services, Workspace(study).logs / "standins.log"), stack)
+    workspace = Workspace(study)
+    with serve_frozen(study.services, study.machine, root=workspace.root, logs=workspace.logs, say=say) as serving:
+        yield StageServices(serving)
 
 
-def services_identity(services: ServicesConfig) -> dict[str, Any]:
-    """What of the services bears on results: models and decoding, and a stand-in's code; not where they run."""
-    return {"mocker": _identity(services.mocker), "judge": _identity(services.judge)}
+def services_identity(services: ServicesConfig, roles: Iterable[str]) -> dict[str, Any]:
+    """What of the services in these roles bears on results."""
+    return {role: identity(services.of(role)) for role in roles}
 
 
-def _identity(service: ServiceConfig) -> dict[str, Any]:
-    values: dict[str, Any] = {"model": service.model, "temperature": service.temperature, "max_tokens": service.max_tokens}
-    if service.managed == "standin":
-        values["standin_code"] = code_digest(*STANDIN_CODE)
-    return values
+def training_identity(study: Study, arm: Arm) -> dict[str, Any]:
+    """What of the services bears on one arm's training; the checker's number of votes does, too."""
+    votes = {"votes": study.services.checker.votes} if arm.asks_checker else {}
+    return services_identity(study.services, arm.services) | votes
 
 
-def service_labels(services: ServicesConfig) -> list[str]:
+def study_roles(study: Study) -> tuple[str, ...]:
+    """The services a study asks, in training or evaluation."""
+    asked = {role for arm in study.arms for role in arm.services} | set(EVALUATION)
+    return tuple(role for role in ROLES if role in asked)
+
+
+def service_labels(study: Study) -> list[str]:
     """The labels a table must carry for the stand-ins it was made with."""
-    roles = (("mocker", services.mocker), ("judge", services.judge))
-    return [f"{role}: stand-in {service.model} (rule-based, not an LLM)" for role, service in roles if service.managed == "standin"]
+    asked = [(role, study.services.of(role)) for role in study_roles(study)]
+    return [
+        f"{role.replace('_', ' ')}: stand-in {service.model} (rule-based, not an LLM)"
+        for role, service in asked
+        if service.managed == "standin"
+    ]

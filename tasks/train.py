@@ -8,8 +8,8 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from slca_core.config import Arm, Study
-from slca_core.errors import ConfigError, DataError
+from slca_core.config import Arm, LocalLauncher, Study
+from slca_core.errors import DataError
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.records import Record, Step
 from slca_core.trainer import launchers
@@ -22,7 +22,7 @@ from tasks.finetune import model_path
 from tasks.limits import GPUS, SERVICES, limited
 from tasks.placement import placement
 from tasks.progress import bar, say
-from tasks.services import StageServices, services_identity
+from tasks.services import StageServices, training_identity
 from tasks.tracking import ChildRun, Tracking
 from tasks.workspace import Workspace
 
@@ -31,6 +31,7 @@ CODE = (
     "slca_core.estimators",
     "slca_core.calls",
     "slca_core.chat",
+    "slca_core.checker",
     "slca_core.dialogue",
     "slca_core.judge",
     "slca_core.rewards",
@@ -38,6 +39,8 @@ CODE = (
     "slca_core.schemas",
     "slca_core.segments",
     "slca_core.simulator",
+    "slca_core.transcript",
+    "slca_core.verdict",
     "slca_core.trainer.agent",
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu",
@@ -58,7 +61,7 @@ def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) 
         "condition": arm.condition(),
         "seed": seed,
         "rl": study.rl_of(arm).model_dump(exclude={"checkpoint_every"}),
-        "services": services_identity(study.services),
+        "services": training_identity(study, arm),
     }
     if replicate := study.replicate_of(arm):
         config["replicate"] = replicate
@@ -70,18 +73,6 @@ def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) 
         code=CODE,
         placement=placement(study),
     )
-
-
-def require_trainable(study: Study) -> None:
-    """ConfigError if an arm needs a frozen model that this version cannot serve yet."""
-    for arm in study.arms:
-        if arm.process_reward == "rltr":
-            missing = "RLTR's completeness checker (process_reward: rltr)"
-        elif arm.outcome_reward == "judge" and "outcome" in arm.estimator.rewards:
-            missing = "ToolPO's Solved/Unsolved judge (outcome_reward: judge)"
-        else:
-            continue
-        raise ConfigError(f"The arm {arm.name} needs {missing}, which is not built yet. Leave the arm out of the study.")
 
 
 @task(name="train", cache_policy=NO_CACHE)
@@ -103,17 +94,19 @@ def train_arm(study: Study, arm: Arm, seed: int, data: Record, sft: Record, serv
 def _train(
     study: Study, arm: Arm, seed: int, data: Record, sft: Record, services: StageServices, folder: Path, run: ChildRun
 ) -> tuple[str, dict[str, Any]]:
+    # A job outlives the flow, and has services of its own.
+    local = isinstance(study.machine.launcher, LocalLauncher)
     spec = TrainSpec(
         arm=arm,
         seed=seed,
         replicate=study.replicate_of(arm),
         rl=study.rl_of(arm),
         services=study.services,
-        mocker_url=services.mocker_url,
-        judge_url=services.judge_url,
+        urls=services.urls(arm.services) if local else {},
         machine=study.machine,
         initial_checkpoint=model_path(sft),
         folder=folder,
+        root=Workspace(study).root,
     )
     spec_path = spec.write()
     facts = write_prompts(spec, split_path(data, "rl"))

@@ -31,7 +31,7 @@ def prefect_server():
 
 @pytest.fixture(scope="session")
 def prefect_api(tmp_path_factory):
-    """The API of a server with all its services, the scheduler too, as `prefect server start` runs it: for flows of other processes."""
+    """The API of a server with all its services, the scheduler too, as `prefect server start` runs it: for flows of others."""
     from slca_core.services.process import LOOPBACK, free_port, serve
 
     home, port = tmp_path_factory.mktemp("prefect"), free_port()

@@ -9,9 +9,11 @@ import pandas as pd
 import yaml
 
 from slca_core.config import Study
+from slca_core.failures import BOUNDARIES
 from slca_core.records import Step
 from slca_core.reporting.figures import QUANTITIES
 from slca_core.results import COLUMNS
+from slca_core.services.usage import Usage
 from tasks.plan import make_plan
 from tasks.workspace import Workspace
 
@@ -24,7 +26,9 @@ SETTINGS = {
     "arms": ["grpo", "slca"],
     "services": {"mocker": EXTERNAL, "judge": EXTERNAL},
 }
-SPENT = {"rollouts": 4, "prompt_tokens": 8.0, "response_tokens": 4.0, "error_rate": 0.0, "seconds_total": 1.0}
+SPENT = {"rollouts": 4, "prompt_tokens": 8.0, "response_tokens": 4.0, "error_rate": 0.0, "seconds_total": 1.0, "judge/calls": 4.0}
+# What an evaluation tells of its rollouts.
+BOOKS = {"rollouts": 4, "failures": dict.fromkeys(BOUNDARIES, 0), "unread": 0, "services": {"judge": Usage(calls=4).to_json()}}
 
 
 def write_study(folder: Path, **changes) -> Path:
@@ -82,4 +86,4 @@ def _evaluate(folder: Path, step: Step) -> dict:
         for item in ("a", "b", "c", "d")
     ]
     pd.DataFrame(rows, columns=list(COLUMNS)).to_parquet(folder / "items.parquet")
-    return {**metrics, "items": 4, "too_long": 0}
+    return {**metrics, "items": 4, "too_long": 0, **BOOKS}

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.advantages import Advantages, compute_advantages, without_idle_groups
+from slca_core.advantages import Advantages, compute_advantages, without_groups
 from slca_core.errors import DataError
 from slca_core.estimators import ESTIMATORS, Estimator
 from slca_core.rewards.omission import apply_omission, apply_omission_to_outcome
@@ -259,11 +259,17 @@ def test_importing_the_estimators_brings_in_no_third_party_package_but_torch():
     assert set(loaded.split()) <= {"slca_core", "torch"}
 
 
-def test_idle_groups_leave_a_token_mean_and_where_none_teaches_all_stay():
-    advantages_BT = torch.tensor([[1.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+def test_groups_that_are_left_out_leave_the_token_mean():
+    advantages_BT = torch.tensor([[1.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [3.0, 3.0, 3.0]])
     policy_BT = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1]]).bool()
-    teaching_B = torch.tensor([True, True, False])
-    scaled = without_idle_groups(advantages_BT, teaching_B, policy_BT)
-    assert scaled.sum() / policy_BT.sum() == pytest.approx(advantages_BT.sum() / policy_BT[teaching_B].sum())
-    idle = torch.zeros(3, dtype=torch.bool)
-    assert without_idle_groups(advantages_BT, idle, policy_BT).equal(advantages_BT)
+    kept_B = torch.tensor([True, True, False])
+    scaled = without_groups(advantages_BT, kept_B, policy_BT)
+    assert scaled.sum() / policy_BT.sum() == pytest.approx(advantages_BT[kept_B].sum() / policy_BT[kept_B].sum())
+    assert not scaled[2].any()
+
+
+def test_with_every_group_kept_advantages_are_as_they_were_and_with_none_nothing_teaches():
+    advantages_BT, policy_BT = torch.randn(4, 3), torch.ones(4, 3, dtype=torch.bool)
+    everyone = torch.ones(4, dtype=torch.bool)
+    assert without_groups(advantages_BT, everyone, policy_BT).equal(advantages_BT)
+    assert not without_groups(advantages_BT, ~everyone, policy_BT).any()

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from slca_core.config import ARMS, REPOSITORY, Arm, DataConfig, RlConfig, Study, load_arm, load_study
 from slca_core.errors import ConfigError
 from slca_core.estimators import Estimator
-from tasks.train import require_trainable
 
 MINIMAL = {"name": "tiny", "policy": {"scratch": {}}}
 CONFIGS = REPOSITORY / "configs"
@@ -190,15 +189,23 @@ def test_all_other_arms_are_conditions_of_their_own():
 
 
 @pytest.mark.parametrize(
-    ("arm", "missing"), [("rltr", "completeness checker"), ("toolpo_judge", "Solved/Unsolved judge"), ("toolpo_rule", None)]
+    ("arm", "asked"),
+    [
+        ("slca", ("mocker", "judge")),
+        ("rltr", ("mocker", "judge", "checker")),
+        ("rltr_hierr", ("mocker", "judge")),
+        ("toolpo_judge", ("mocker", "judge")),
+        ("slca_alternate", ("alternate_mocker", "judge")),
+    ],
 )
-def test_an_arm_that_cannot_be_trained_yet_plans_and_is_refused_before_anything_runs(study_file, arm, missing):
-    study = load_study(study_file(arms=[arm]))
-    if missing is None:
-        require_trainable(study)
-    else:
-        with pytest.raises(ConfigError, match=missing):
-            require_trainable(study)
+def test_an_arm_says_which_frozen_services_it_asks(study_file, arm, asked):
+    (found,) = load_study(study_file(arms=[arm], services={"alternate_mocker": {}})).arms
+    assert found.services == asked
+
+
+def test_an_arm_with_an_alternate_mocker_needs_one(study_file):
+    with pytest.raises(ConfigError, match=r"services\.alternate_mocker is expected, since slca_alternate asks it"):
+        load_study(study_file(arms=["slca_alternate"]))
 
 
 CUSTOM = {"rewards": ["tool", "summary"], "normaliser": "separate", "routing": [[1, 0.5], [0, 1]], "presence": ["tool", "summary"]}

@@ -78,7 +78,7 @@ def test_runs_that_saw_the_prompts_in_different_orders_are_refused():
 
 
 def test_what_was_spent_is_summed_over_the_updates(tmp_path):
-    line = {"rollouts": 4, "prompt_tokens": 10.0, "response_tokens": 5.5, "error_rate": 0.25, "mocker_calls": 1.5}
+    line = {"rollouts": 4, "prompt_tokens": 10.0, "response_tokens": 5.5, "judge/calls": 3.0, "mocker/calls": 6.0}
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({"update": update, **line}) + "\n" for update in (1, 2)))
     nothing = {key: {} for key in ("config", "inputs", "facts", "versions")}
     run = Record(

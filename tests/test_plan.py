@@ -27,7 +27,7 @@ from tasks.workspace import Workspace
 # A training's only update: 16 rollouts of 100 tokens and three mocker calls.
 LINE = {
     **{"update": 1, "rollouts": 16, "r_tool": 0.5, "r_sum": 0.25, "error_rate": 0.0},
-    **{"prompt_tokens": 60.0, "response_tokens": 40.0, "mocker_calls": 3.0},
+    **{"prompt_tokens": 60.0, "response_tokens": 40.0, "mocker/calls": 48.0, "judge/calls": 16.0},
 }
 SETTINGS = {
     "name": "tiny",

@@ -279,7 +279,7 @@ def test_a_policy_service_that_fails_is_the_rollouts_error(tokenizer):
         raise ServiceError("gone")
 
     played = asyncio.run(play(SAMPLE, tokenizer, gone, echo, LIMITS, "sgls"))
-    assert played.error == "policy: gone"
+    assert played.error == "policy: ServiceError: gone"
 
 
 def test_an_engine_that_breaks_is_not_hidden_in_a_rollout(tokenizer):
@@ -373,3 +373,147 @@ def test_prompts_without_room_for_a_response_are_left_out_and_counted(tokenizer)
     short = len(encode(tokenizer, chat.render(SAMPLE.prompt, SAMPLE.tools, generate=True)))
     limits = dataclasses.replace(LIMITS, response_tokens=50, max_length=short + 50)
     assert prompts_that_fit([long, SAMPLE], tokenizer, limits) == ([SAMPLE], 1)
+
+
+async def cancelled(_: str) -> str:
+    raise asyncio.CancelledError
+
+
+async def bug(_: str) -> str:
+    raise KeyError("oops")
+
+
+@pytest.mark.parametrize(("ask", "said"), [(bug, "mocker: KeyError: 'oops'"), (cancelled, "mocker: CancelledError: ")])
+def test_whatever_goes_wrong_in_asking_is_the_rollouts_error(tokenizer, ask, said):
+    assert run(Policy(tokenizer, render_call(OSLO), SUMMARY), ask).error == said
+
+
+@pytest.mark.parametrize(("ask", "said"), [(bug, "judge: KeyError: 'oops'"), (cancelled, "judge: CancelledError: ")])
+def test_whatever_goes_wrong_in_judging_is_the_rollouts_error(tokenizer, ask, said):
+    record = rate(run(Policy(tokenizer, render_call(OSLO), SUMMARY)), ask)
+    assert (record.error, record.r_tool, record.r_sum) == (said, 0.0, 0.0)
+
+
+def test_a_policy_request_that_was_cancelled_is_the_rollouts_error(tokenizer):
+    async def gone(*_) -> Generated:
+        raise asyncio.CancelledError
+
+    assert asyncio.run(play(SAMPLE, tokenizer, gone, echo, LIMITS, "sgls")).error == "policy: CancelledError: "
+
+
+@pytest.mark.parametrize("step", ["score_process", "reference_outcome"])
+def test_a_bug_in_scoring_fails_this_rollout_and_keeps_what_it_was(tokenizer, monkeypatch, step):
+    def broken_reward(*_, **__):
+        raise ZeroDivisionError("by zero")
+
+    played = run(Policy(tokenizer, render_call(OSLO), SUMMARY))
+    monkeypatch.setattr(f"slca_core.rollout.{step}", broken_reward)
+    record = rate(played)
+    assert record.error == "scoring: ZeroDivisionError: by zero"
+    assert (record.r_tool, record.r_sum, record.turns) == (0.0, 0.0, played.turns)
+    assert json.loads(json.dumps(record.to_json()))["token_ids"] == played.token_ids
+
+
+def test_a_bug_in_the_loop_fails_this_rollout(tokenizer, monkeypatch):
+    def broken_parser(_: str):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr("slca_core.rollout.parse_turn", broken_parser)
+    assert run(Policy(tokenizer, SUMMARY)).error == "rollout: RecursionError: too deep"
+
+
+def test_a_task_that_is_cancelled_stops_playing(tokenizer):
+    async def wait(_: str) -> str:
+        await asyncio.sleep(60)
+        return ""
+
+    async def cancel() -> None:
+        policy = Policy(tokenizer, render_call(OSLO), SUMMARY)
+        task = asyncio.create_task(play(SAMPLE, tokenizer, policy, wait, LIMITS, "sgls"))
+        while not policy.contexts:
+            await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancel())
+
+
+class Says:
+    """A frozen model that gives these answers in turn, and remembers what it was asked; an exception is raised."""
+
+    def __init__(self, *answers: str | Exception) -> None:
+        self.answers, self.prompts = iter(answers), []
+
+    async def __call__(self, prompt: str) -> str:
+        self.prompts.append(prompt)
+        answer = next(self.answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def rate_by_checker(tokenizer, *answers: str | Exception):
+    played = run(Policy(tokenizer, render_call(OSLO), SUMMARY))
+    scoring = dataclasses.replace(SCORING, process_reward="rltr", votes=len(answers))
+    checker = Says(*answers)
+    identity = {"rollout_id": "r", "update": 3, "sample_index": 1}
+    return asyncio.run(score(SAMPLE, played, excellent, scoring, ask_checker=checker, **identity)), checker
+
+
+GONE = ServiceError("gone")
+
+
+@pytest.mark.parametrize(
+    ("answers", "r_tool", "votes", "unread"),
+    [
+        (("1", "1", "0"), 2 / 3, [1, 1, 0], 0),
+        (("The calls are complete: 1", "0", "1."), 2 / 3, [1, 0, 1], 0),
+        (("1", "maybe", "0"), 1 / 2, [1, None, 0], 1),
+        (("1", GONE, "1"), 1.0, [1, None, 1], 0),
+        (("", "?", "10"), 0.0, [None, None, None], 3),
+    ],
+)
+def test_rltrs_reward_is_the_mean_of_the_votes_that_came(tokenizer, answers, r_tool, votes, unread):
+    record, checker = rate_by_checker(tokenizer, *answers)
+    assert (record.r_tool, record.votes, record.unread, record.error) == (pytest.approx(r_tool), votes, unread, None)
+    assert len(checker.prompts) == 3
+    assert all(part in checker.prompts[0] for part in (SAMPLE.question, "about Oslo", '"city": "Oslo"'))
+
+
+def test_a_checker_that_answers_no_vote_at_all_fails_the_rollout(tokenizer):
+    record, _ = rate_by_checker(tokenizer, GONE, GONE, GONE)
+    assert record.error == "checker: ServiceError: gone"
+
+
+RATED, SOLVED, UNSOLVED, UNSURE = EXCELLENT, *(f"<verdict>{word}</verdict>" for word in ("Solved", "Unsolved", "Unsure"))
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome", "verdict", "unread"),
+    [
+        ((RATED, SOLVED), 1.0, "Solved", 0),
+        ((RATED, UNSOLVED), 0.0, "Unsolved", 0),
+        ((RATED, UNSURE, SOLVED), 1.0, "Solved", 0),
+        ((RATED, UNSURE, UNSURE), 0.0, "Unsure", 0),
+        ((RATED, "Solved."), 0.0, None, 1),
+    ],
+)
+def test_the_outcome_judges_verdict_is_the_outcome(tokenizer, answers, outcome, verdict, unread):
+    judge = Says(*answers)
+    record = rate(run(Policy(tokenizer, render_call(OSLO), SUMMARY)), judge, judges_outcome=True)
+    assert (record.outcome, record.verdict, record.unread, record.error) == (outcome, verdict, unread, None)
+    assert len(judge.prompts) == len(answers)
+
+
+def test_an_omission_is_unsolved_whatever_the_judge_says(tokenizer):
+    assert rate(run(Policy(tokenizer, SUMMARY)), Says(RATED, SOLVED), judges_outcome=True).outcome == 0.0
+
+
+@pytest.mark.parametrize(
+    ("turns", "asked"), [((render_call(OSLO), SUMMARY), 1), ((SUMMARY,), 0), ((render_call(OSLO), "Dry."), 0)], ids=str
+)
+def test_the_releases_short_circuits_ask_nobody_and_score_zero(tokenizer, turns, asked):
+    judge = Says(EXCELLENT)
+    record = rate(run(Policy(tokenizer, *turns)), judge, judge_short_circuits=True)
+    assert (len(judge.prompts), record.summary_score, record.unread, record.error) == (asked, float(asked), 0, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +12,14 @@ import httpx
 import pandas as pd
 from httpx_aiohttp import HttpxAiohttpClient
 
-from slca_core.config import ServicesConfig, ToucanTestConfig
+from slca_core.benchmarks.journal import Journal
+from slca_core.config import ToucanTestConfig
 from slca_core.dialogue import Sample
 from slca_core.errors import ServiceError
 from slca_core.results import COLUMNS
 from slca_core.rewards.omission import success_weighted
-from slca_core.rollout import Generated, Limits, RolloutRecord, Scoring, Tokenizer, play, rollout_seed, score
-from slca_core.services.client import ChatClient
+from slca_core.rollout import Generated, Limits, Scoring, Tokenizer, roll, rollout_seed
+from slca_core.services.frozen import Clients
 
 NAME = "toucan_test"
 SUCCESS_AT = 0.9
@@ -33,46 +34,64 @@ class PolicyServer:
     model: str
 
 
+@dataclass(frozen=True)
+class Protocol:
+    """How an evaluation is done: sampling and concurrency, limits of the rollouts, scoring."""
+
+    settings: ToucanTestConfig
+    limits: Limits
+    scoring: Scoring
+    seed: int
+
+
 async def evaluate(
     samples: Sequence[Sample],
     tokenizer: Tokenizer,
     server: PolicyServer,
+    clients: Clients,
+    protocol: Protocol,
     *,
-    settings: ToucanTestConfig,
-    limits: Limits,
-    scoring: Scoring,
-    services: ServicesConfig,
-    mocker_url: str,
-    judge_url: str,
-    seed: int,
+    finished: Journal | None = None,
     on_done: Callable[[], None] = lambda: None,
     transport: httpx.AsyncBaseTransport | None = None,
-) -> list[tuple[int, RolloutRecord]]:
-    """(trial, record) of every item: trial 0 greedy, the others sampled. The simulator is SGLS for every checkpoint.
+) -> list[tuple[int, dict[str, Any]]]:
+    """(trial, record as JSON) of every item: trial 0 greedy, the others sampled. The simulator is SGLS for every checkpoint.
 
-    `transport` answers all three servers' requests in place of the network.
+    Args:
+        finished: rollouts of an earlier attempt, which are not played again, and where new ones go.
+        transport: answers the policy server's requests in place of the network.
     """
-    mocker = ChatClient("mocker", mocker_url, services.mocker, transport=transport)
-    judge = ChatClient("judge", judge_url, services.judge, transport=transport)
+    settings, finished = protocol.settings, finished or Journal(None)
     slots = asyncio.Semaphore(settings.concurrency)
     limit = httpx.Limits(max_connections=settings.concurrency)
     policy = HttpxAiohttpClient(base_url=server.url, timeout=600, limits=limit, trust_env=False, transport=transport)
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(policy)
-        stack.push_async_callback(mocker.close)
-        stack.push_async_callback(judge.close)
+        stack.push_async_callback(clients.close)
 
-        async def one(sample: Sample, trial: int) -> tuple[int, RolloutRecord]:
-            temperature = settings.temperature if trial else 0.0
+        async def one(sample: Sample, trial: int) -> tuple[int, dict[str, Any]]:
+            temperature, identity = settings.temperature if trial else 0.0, f"{sample.sample_id}-{trial}"
+            record = finished.get(identity)
+            if record is None:
 
-            async def generate(token_ids: list[int], budget: int, turn: int) -> Generated:
-                turn_seed = rollout_seed(seed, 0, sample.sample_id, trial, turn)
-                return await _complete(http, server.model, token_ids, budget, temperature, turn_seed)
+                async def generate(token_ids: list[int], budget: int, turn: int) -> Generated:
+                    turn_seed = rollout_seed(protocol.seed, 0, sample.sample_id, trial, turn)
+                    return await _complete(http, server.model, token_ids, budget, temperature, turn_seed)
 
-            async with slots:
-                trajectory = await play(sample, tokenizer, generate, mocker.ask, limits, "sgls")
-                identity = f"{sample.sample_id}-{trial}"
-                record = await score(sample, trajectory, judge.ask, scoring, rollout_id=identity, update=0, sample_index=trial)
+                async with slots:
+                    _, played = await roll(
+                        sample,
+                        tokenizer,
+                        generate,
+                        clients.lines(identity, one_world=True),
+                        protocol.limits,
+                        "sgls",
+                        protocol.scoring,
+                        rollout_id=identity,
+                        update=0,
+                        sample_index=trial,
+                    )
+                record = finished.add(played.to_json())
             on_done()
             return trial, record
 
@@ -117,30 +136,30 @@ async def _post(http: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response
     raise ServiceError(f"The policy server at {http.base_url} went away during the evaluation: {problem}")
 
 
-def item_metrics(record: RolloutRecord) -> dict[str, float]:
-    """The Toucan-Test metrics of one rollout; of a failed one, only that it failed."""
-    if record.error:
+def item_metrics(record: Mapping[str, Any]) -> dict[str, float]:
+    """The Toucan-Test metrics of one rollout's record; of a failed one, only that it failed."""
+    if record["error"]:
         return {"error": 1.0}
     return {
-        "success_process": float(record.process >= SUCCESS_AT),
-        "success_weighted": float(success_weighted(record.r_tool, record.r_sum) >= SUCCESS_AT),
-        "process": record.process,
-        "name_f1": record.name,
-        "argument_match": (record.key + record.val) / 2,
-        "exact": record.exact,
-        "format_valid": record.fmt,
-        "judge": record.summary_score,
-        "no_call": float(record.omitted),
-        "tool_turns": float(record.tool_turns),
-        "truncated": float(record.truncated),
+        "success_process": float(record["process"] >= SUCCESS_AT),
+        "success_weighted": float(success_weighted(record["r_tool"], record["r_sum"]) >= SUCCESS_AT),
+        "process": record["process"],
+        "name_f1": record["name"],
+        "argument_match": (record["key"] + record["val"]) / 2,
+        "exact": record["exact"],
+        "format_valid": record["fmt"],
+        "judge": record["summary_score"],
+        "no_call": float(record["omitted"]),
+        "tool_turns": float(record["tool_turns"]),
+        "truncated": float(record["truncated"]),
         "error": 0.0,
     }
 
 
-def as_items(results: Iterable[tuple[int, RolloutRecord]], *, condition: str, seed: int) -> pd.DataFrame:
+def as_items(results: Iterable[tuple[int, Mapping[str, Any]]], *, condition: str, seed: int) -> pd.DataFrame:
     """The long per-item table of `slca_core.results`."""
     rows = [
-        (condition, seed, NAME, record.subset, record.sample_id, trial, "sampled" if trial else "greedy", metric, value)
+        (condition, seed, NAME, record["subset"], record["sample_id"], trial, "sampled" if trial else "greedy", metric, value)
         for trial, record in results
         for metric, value in item_metrics(record).items()
     ]

@@ -6,6 +6,7 @@ in.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -18,9 +19,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from slca_core.reporting import figures, rendering
+from slca_core.reporting import figures, rendering, services
 from slca_core.reporting.comparison import PairedDifference
 from slca_core.reporting.figures import QUANTITIES, Curve, Quantity, training_curves
+from slca_core.reporting.services import Asked
 from slca_core.reporting.tables import MainTable
 
 RANKING_CAVEAT = "At this size the five arms need not rank as in the paper."
@@ -81,6 +83,8 @@ def write_report(
     notes: Sequence[str],
     mlflow_hint: str,
     warnings: Sequence[str] = (),
+    asked: Sequence[Asked] = (),
+    failure_limit: float = 0.0,
 ) -> ReportPaths:
     """Writes report.md, report.html, report.json and figures/*.svg below `out`.
 
@@ -91,6 +95,8 @@ def write_report(
         manifest: counts of the curation, as `curation.pipeline.Manifest` has them.
         mlflow_hint: how to open the tracked runs.
         warnings: what makes the comparison less than it seems, such as arms that are not matched; they come first.
+        asked: what the frozen services were asked, and what failed, by stage.
+        failure_limit: share of failed rollouts at which a step stops.
     """
     out.mkdir(parents=True, exist_ok=True)
     drawn = list(zip(QUANTITIES, training_curves(curves, out / "figures"), strict=False))
@@ -102,6 +108,8 @@ def write_report(
         "findings": [finding(difference, table) for difference in differences],
         "funnel": funnel(manifest),
         "stages": stage_bars(stages),
+        "services": {"head": services.HEAD, "rows": services.rows(list(asked))},
+        "failures": [services.sentence(stage, failure_limit) for stage in asked],
         "labels": list(labels),
         "notes": list(notes),
         "mlflow_hint": mlflow_hint,
@@ -114,6 +122,7 @@ def write_report(
         "study": study_name,
         "labels": list(labels),
         "stages": dict(stages),
+        "services": {stage.stage: dataclasses.asdict(stage) for stage in asked},
         "differences": [rendering.difference_to_json(difference) for difference in differences],
         "curation": manifest,
         "caveats": content["caveats"],
@@ -221,6 +230,12 @@ def _markdown(content: Mapping[str, Any], drawn: Sequence[tuple[Quantity, Path]]
         ),
         "## Stage times",
         rendering.markdown_table(["Stage", "Wall time"], [[stage.name, stage.duration] for stage in content["stages"]]),
+        *(
+            ["## Frozen services", rendering.markdown_table(content["services"]["head"], content["services"]["rows"])]
+            if content["services"]["rows"]
+            else []
+        ),
+        _bullets(content["failures"]),
         "## Notes",
         _bullets([*content["notes"], content["mlflow_hint"]]),
     ]

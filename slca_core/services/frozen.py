@@ -1,38 +1,178 @@
-"""Where the frozen services answer: an endpoint's own URL, or a stand-in server that lives as long as the block."""
+"""The frozen services by role: what bears on their answers, and where they answer while a block runs.
+
+An endpoint has its own URL; stand-ins are one small server for all their roles; a vLLM server is started, watched and stopped here.
+"""
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
-from slca_core.config import ServicesConfig
-from slca_core.services.process import free_port, serve
+from slca_core.config import CpuProfile, GpuProfile, ServiceConfig, ServicesConfig
+from slca_core.fingerprint import code_digest
+from slca_core.services.cache import AnswerCache
+from slca_core.services.client import ChatClient, Line, Lines
+from slca_core.services.process import LOOPBACK, free_port, keep_serving, serve
+
+STANDIN_CODE = (
+    "slca_core.services.standins",
+    "slca_core.services.mocking",
+    "slca_core.services.rubrics",
+    "slca_core.checker",
+    "slca_core.judge",
+    "slca_core.simulator",
+    "slca_core.transcript",
+    "slca_core.verdict",
+)
 
 
-@dataclass(frozen=True)
-class Services:
-    """URLs of the /v1 roots."""
+def identity(service: ServiceConfig) -> dict[str, Any]:
+    """What of a service bears on its answers: model and decoding, and a stand-in's code; not where it runs."""
+    values: dict[str, Any] = {"model": service.model, "temperature": service.temperature, "max_tokens": service.max_tokens}
+    if service.extra_body:
+        values["extra_body"] = service.extra_body
+    if service.managed == "standin":
+        values["standin_code"] = code_digest(*STANDIN_CODE)
+    return values
 
-    mocker_url: str
-    judge_url: str
+
+def cache_path(root: Path) -> Path:
+    """Where a study's state folder keeps the services' answers."""
+    return root.resolve() / "cache" / "answers.sqlite"
 
 
-def has_standins(services: ServicesConfig) -> bool:
-    return "standin" in (services.mocker.managed, services.judge.managed)
+def open_cache(services: ServicesConfig, root: Path, machine: CpuProfile | GpuProfile) -> AnswerCache | None:
+    """The answers below `root`; None for a study that keeps none."""
+    if not services.cache:
+        return None
+    return AnswerCache(cache_path(root), one_host=isinstance(machine, CpuProfile) or machine.actor_nodes == 1)
+
+
+class Clients:
+    """The clients of some roles and the cache they share. Make one per event loop; `close` it at the end.
+
+    Args:
+        urls: role -> URL of its /v1 root.
+        cache: None asks for every answer.
+        options: of each `ChatClient`.
+    """
+
+    def __init__(
+        self,
+        services: ServicesConfig,
+        urls: Mapping[str, str],
+        cache: AnswerCache | None,
+        **options: Any,
+    ) -> None:
+        self._cache = cache
+        self._by_role = {
+            role: ChatClient(
+                name=role.replace("_", " "),
+                url=url,
+                config=services.of(role),
+                cache=cache,
+                identity=identity(services.of(role)),
+                **options,
+            )
+            for role, url in urls.items()
+        }
+
+    def lines(self, asker: str, *, mocker: str = "mocker", one_world: bool = False) -> Lines:
+        """The lines of one rollout.
+
+        Args:
+            asker: the rollout's identity. It tells the same question apart where sampling would answer it otherwise each time, so
+                that samples of one prompt stay different; at temperature 0 the question alone counts.
+            mocker: the role that mocks.
+            one_world: the same call has the same response whoever makes it, so that every checkpoint meets the same world.
+        """
+        checker = self._line("checker", asker) if "checker" in self._by_role else None
+        mocker_asker = None if one_world else asker
+        return Lines(mocker=self._line(mocker, mocker_asker), judge=self._line("judge", asker), checker=checker)
+
+    def _line(self, role: str, asker: str | None) -> Line:
+        client = self._by_role[role]
+        return client.line(asker if client.config.temperature > 0 else None)
+
+    async def close(self) -> None:
+        for client in self._by_role.values():
+            await client.close()
+        if self._cache:
+            await self._cache.close()
+
+
+class Serving:
+    """Roles -> URLs of the /v1 roots. What is managed here starts when it is first asked for and ends with the block."""
+
+    def __init__(
+        self,
+        services: ServicesConfig,
+        machine: CpuProfile | GpuProfile,
+        stack: ExitStack,
+        *,
+        root: Path,
+        logs: Path,
+        say: Callable[[str], None],
+    ) -> None:
+        self.services, self.machine, self.root, self.logs, self.say = services, machine, root, logs, say
+        self._stack = stack
+        self._urls: dict[str, str] = {}
+
+    def urls(self, roles: Iterable[str]) -> dict[str, str]:
+        return {role: self._url(role) for role in roles}
+
+    def _url(self, role: str) -> str:
+        service = self.services.of(role)
+        if service.url is not None:
+            return service.url
+        started = "stand-ins" if service.managed == "standin" else role
+        if started not in self._urls:
+            serving = _standins(self.logs) if service.managed == "standin" else self._vllm(role, service)
+            self._urls[started] = self._stack.enter_context(serving)
+        return self._urls[started]
+
+    @contextmanager
+    def _vllm(self, role: str, service: ServiceConfig) -> Iterator[str]:
+        # Only what serves by vLLM needs to know how this project runs it.
+        from slca_core.trainer.serve import frozen_server
+
+        everywhere = isinstance(self.machine, GpuProfile) and self.machine.actor_nodes > 1
+        host, port = (socket.gethostname() if everywhere else LOOPBACK), free_port()
+        argv, env = frozen_server(service, self.machine, self.root, host="0.0.0.0" if everywhere else LOOPBACK, port=port)
+        with keep_serving(
+            f"vLLM server of the {role.replace('_', ' ')}",
+            argv,
+            port=port,
+            log=self.logs / f"{role}.log",
+            env={**os.environ, **env},
+            timeout_s=3600,
+            say=self.say,
+        ):
+            yield f"http://{host}:{port}/v1"
 
 
 @contextmanager
-def serve_frozen(services: ServicesConfig, log: Path) -> Iterator[Services]:
-    """URLs of mocker and judge. One stand-in server serves both roles if either is managed so."""
-    mocker, judge = services.mocker, services.judge
-    if not has_standins(services):
-        yield Services(mocker.url or "", judge.url or "")
-        return
+def serve_frozen(
+    services: ServicesConfig,
+    machine: CpuProfile | GpuProfile,
+    *,
+    root: Path,
+    logs: Path,
+    say: Callable[[str], None] = lambda _: None,
+) -> Iterator[Serving]:
+    """The services until the block ends."""
+    with ExitStack() as stack:
+        yield Serving(services, machine, stack, root=root, logs=logs, say=say)
+
+
+@contextmanager
+def _standins(logs: Path) -> Iterator[str]:
     port = free_port()
     argv = [sys.executable, "-m", "slca_core.services.standins", "--port", str(port)]
-    with serve("stand-in server", argv, port=port, log=log, timeout_s=120) as root:
-        url = f"{root}/v1"
-        yield Services(mocker.url or url, judge.url or url)
+    with serve("stand-in server", argv, port=port, log=logs / "standins.log", timeout_s=120) as root:
+        yield f"{root}/v1"

@@ -1,7 +1,9 @@
-"""What the stand-in mocker answers: values of the kinds a tool's description promises, fixed by the call.
+"""What the stand-in mocker answers: values of the kinds a tool's definition promises, fixed by the call.
 
-A description that ends "Returns temp (integer), sky (string)." gives {"temp": 17, "sky": "amber"}; any other tool, or none, gives
-{"result": 42}. The same call always gets the same answer.
+Two promises are understood. A JSON Schema of the response (`outputSchema`, as MCP servers publish it) gives an instance of it. A
+description that ends "Returns temp (integer), sky (string)." gives {"temp": 17, "sky": "amber"}. Any other tool, or none, gives
+{"result": 42}. A field that bears the name of an argument gives that argument back, as servers do; every other value follows from
+the call, so that the same call always gets the same answer.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import jsonschema_rs
 
 from slca_core.dialogue import ToolCall
 
@@ -43,8 +47,69 @@ def returned_fields(tool: dict[str, Any] | None) -> dict[str, str]:
 def mock_response(tool: dict[str, Any] | None, call: ToolCall) -> str:
     """The answer to `call` as one line of JSON; `tool` is its definition in OpenAI form, or None if the mocker is not shown it."""
     identity = json.dumps(call.to_json(), sort_keys=True, ensure_ascii=False)
-    answer = {
-        name: _VALUES[kind](int.from_bytes(hashlib.sha256(f"{identity}/{name}".encode()).digest()[:8]))
-        for name, kind in returned_fields(tool).items()
-    }
+    schema = _response_schema(tool)
+    if schema is not None:
+        answer = _instance(schema, identity, call.arguments)
+        # A schema may ask for what `_instance` does not know; an invalid answer would be worse than none of its kind.
+        if jsonschema_rs.is_valid(schema, answer):
+            return json.dumps(answer, ensure_ascii=False)
+    answer = {name: _field(name, kind, identity, call.arguments) for name, kind in returned_fields(tool).items()}
     return json.dumps(answer, ensure_ascii=False)
+
+
+def _field(name: str, kind: str, identity: str, arguments: Mapping[str, Any]) -> Any:
+    given = arguments.get(name)
+    if given is not None and _is_of(kind, given):
+        return given
+    return _VALUES[kind](_seed(identity, name))
+
+
+def _is_of(kind: str, value: Any) -> bool:
+    return bool(jsonschema_rs.is_valid({"type": kind}, value))
+
+
+def _seed(identity: str, place: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"{identity}/{place}".encode()).digest()[:8])
+
+
+def _response_schema(tool: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The tool's schema of its responses, where it has one that is a schema."""
+    definition = (tool or {}).get("function", tool or {})
+    schema = definition.get("outputSchema", (tool or {}).get("outputSchema"))
+    return schema if isinstance(schema, dict) and jsonschema_rs.meta.is_valid(schema) else None
+
+
+def _instance(schema: Any, identity: str, arguments: Mapping[str, Any], place: str = "") -> Any:
+    """An instance of the schema, as far as types, enumerations, bounds, properties and items go."""
+    if not isinstance(schema, dict):
+        return {}
+    given = arguments.get(place.rpartition(".")[2])
+    if given is not None and jsonschema_rs.is_valid(schema, given):
+        return given
+    seed = _seed(identity, place)
+    if "const" in schema:
+        return schema["const"]
+    if schema.get("enum"):
+        return schema["enum"][seed % len(schema["enum"])]
+    for union in ("anyOf", "oneOf"):
+        if schema.get(union):
+            return _instance(schema[union][0], identity, arguments, place)
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    kind = kind[0] if isinstance(kind, list) else kind
+    if kind == "object":
+        properties = {name: {} for name in schema.get("required", ())} | schema.get("properties", {})
+        return {name: _instance(part, identity, arguments, f"{place}.{name}") for name, part in properties.items()}
+    if kind == "array":
+        length = max(schema.get("minItems", 0), min(2, schema.get("maxItems", 2)))
+        return [_instance(schema.get("items", {"type": "string"}), identity, arguments, f"{place}[{at}]") for at in range(length)]
+    if kind in ("integer", "number"):
+        return _bounded(schema, _VALUES[kind](seed), kind)
+    return _VALUES[kind](seed) if kind in _VALUES else None
+
+
+def _bounded(schema: Mapping[str, Any], value: Any, kind: str) -> Any:
+    """`value` moved between the schema's bounds."""
+    step = 1 if kind == "integer" else 0.1
+    lowest = [schema[key] + more for key, more in (("minimum", 0), ("exclusiveMinimum", step)) if key in schema]
+    highest = [schema[key] - less for key, less in (("maximum", 0), ("exclusiveMaximum", step)) if key in schema]
+    return min([max([value, *lowest]), *highest])

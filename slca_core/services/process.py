@@ -6,9 +6,10 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -70,6 +71,72 @@ def serve(
         stop(process)
 
 
+@contextmanager
+def keep_serving(
+    name: str,
+    argv: Sequence[str],
+    *,
+    port: int,
+    log: Path,
+    say: Callable[[str], None],
+    health: str = "/health",
+    env: Mapping[str, str] | None = None,
+    timeout_s: float = 300,
+    restarts: int = 3,
+    silent_s: float = 60,
+    poll_s: float = 1.0,
+) -> Iterator[str]:
+    """As `serve`, and the server is started again if it ends or does not answer `health` for `silent_s`; `restarts` times at most.
+
+    The log of each attempt stays, under the number of the attempt. `say` hears of every restart, and of giving up.
+    """
+    url = f"http://{LOOPBACK}:{port}"
+    process = start(argv, log, env or {})
+    ended = threading.Event()
+
+    def watch() -> None:
+        nonlocal process
+        for attempt in range(1, restarts + 2):
+            why = _wait_until_down(process, url + health, ended, silent_s, poll_s)
+            if ended.is_set() or process not in _running:  # What `stop_all` ended stays ended.
+                return
+            stop(process)
+            log.replace(log.with_suffix(f".{attempt}{log.suffix}"))
+            if attempt > restarts:
+                say(f"the {name} {why}; it was started {restarts + 1} times and is left alone")
+                return
+            say(f"the {name} {why}; it is started again")
+            process = start(argv, log, env or {})
+            with suppress(ServiceError):  # That it does not come up, the next look at it finds.
+                _wait_until_healthy(name, process, url + health, log, timeout_s, ended)
+
+    watcher = threading.Thread(target=watch, name=name, daemon=True)
+    try:
+        _wait_until_healthy(name, process, url + health, log, timeout_s)
+        watcher.start()
+        yield url
+    finally:
+        ended.set()
+        if watcher.ident is not None:
+            watcher.join()
+        stop(process)
+
+
+def _wait_until_down(process: subprocess.Popen[bytes], url: str, ended: threading.Event, silent_s: float, poll_s: float) -> str:
+    """How the server is seen to be down; returns as well once `ended` is set."""
+    answered = time.monotonic()
+    with httpx.Client(trust_env=False, timeout=silent_s) as http:
+        while not ended.wait(poll_s):
+            if process.poll() is not None:
+                return f"ended with code {process.returncode}"
+            with suppress(httpx.HTTPError):
+                if http.get(url).status_code == 200:
+                    answered = time.monotonic()
+            if time.monotonic() - answered > silent_s:
+                return f"has not answered for {silent_s:.0f} s"
+    return ""
+
+
 def start(argv: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Starts `argv` in a process group of its own, tethered to this process, its output in `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -88,10 +155,18 @@ def start(argv: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.
     return process
 
 
-def _wait_until_healthy(name: str, process: subprocess.Popen[bytes], url: str, log: Path, timeout_s: float) -> None:
+def _wait_until_healthy(
+    name: str,
+    process: subprocess.Popen[bytes],
+    url: str,
+    log: Path,
+    timeout_s: float,
+    ended: threading.Event | None = None,
+) -> None:
+    """Returns as well once `ended` is set."""
     deadline = time.monotonic() + timeout_s
     with httpx.Client(trust_env=False, timeout=5) as http:
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not (ended and ended.is_set()):
             if process.poll() is not None:
                 raise ServiceError(
                     f"The {name} ended with code {process.returncode} before it answered. The end of {log}:\n{tail(log)}"
@@ -102,11 +177,14 @@ def _wait_until_healthy(name: str, process: subprocess.Popen[bytes], url: str, l
             except httpx.HTTPError:
                 pass
             time.sleep(0.2)
+    if ended and ended.is_set():
+        return
     raise ServiceError(f"The {name} did not answer at {url} within {timeout_s:.0f} s. The end of {log}:\n{tail(log)}")
 
 
 def stop(process: subprocess.Popen[bytes], grace_s: float = 10) -> None:
     """Ends the process and what it started: SIGTERM to its group, SIGKILL after `grace_s`."""
+    _running.discard(process)
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sign)
@@ -117,7 +195,6 @@ def stop(process: subprocess.Popen[bytes], grace_s: float = 10) -> None:
         except subprocess.TimeoutExpired:
             continue
     process.wait()
-    _running.discard(process)
 
 
 def stop_all() -> None:

@@ -1,7 +1,8 @@
 """Stand-ins for the frozen LLMs: one small OpenAI-compatible server, rule-based and deterministic.
 
 They make the flow run where no one has a 235B mocker and a 120B judge. Their figures are not the paper's: every record, table and
-run tag names them ("standin-mocker", "standin-judge").
+run tag names them ("standin-mocker", "standin-judge", "standin-checker"). What they answer is in `mocking` and `rubrics`; here
+each reads the prompt of its role.
 
     python -m slca_core.services.standins --port 8901
 """
@@ -11,23 +12,21 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
 from slca_core.dialogue import ToolCall
-from slca_core.judge import Rating
 from slca_core.services.mocking import mock_response
+from slca_core.services.rubrics import is_complete, is_solved, rate
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 _DEFINITION = re.compile(r"<tool_definition>(.*?)</tool_definition>", re.DOTALL)
 _REQUEST = re.compile(r"Request: <tool_call>(.*)</tool_call>")
-_SECTION = "<{0}>\n(.*?)\n</{0}>"
+_RESPONSE = re.compile(r"^   response: (.*(?:\n      .*)*)", re.MULTILINE)
 _NUMBER = re.compile(r"^\d+\. ", re.MULTILINE)
-_WORD = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]{3,}")
-_COMMON = frozenset({"and", "for", "the"})
 
 
 def answer_as_mocker(prompt: str) -> str:
@@ -39,58 +38,37 @@ def answer_as_mocker(prompt: str) -> str:
 
 
 def answer_as_judge(prompt: str) -> str:
-    """Applies the rubric of `rate` to the judge's prompt and answers in the judge's XML."""
-    sections = [re.search(_SECTION.format(name), prompt, re.DOTALL) for name in ("question", "tool_responses", "final_response")]
-    question, responses, final = (unescape(section.group(1)) if section else "" for section in sections)
-    rating, reason = rate(question, responses, final)
+    """A rating by `rubrics.rate`, or the verdict of ToolPO's outcome judge by `rubrics.is_solved`, as the prompt asks."""
+    if "<verdict>" in prompt:
+        question, calls, final = (_section(prompt, name) for name in ("question", "calls", "final_response"))
+        verdict = is_solved(question or "", None if calls is None else _responses(calls), final or "")
+        return f"<verdict>{verdict}</verdict>"
+    question, listed, final = (_section(prompt, name) or "" for name in ("question", "tool_responses", "final_response"))
+    rating, reason = rate(question, _NUMBER.split(listed), final)
     quality = f"<reasoning>{reason}</reasoning><rating>{rating}</rating>"
     return f"<response><response_quality>{quality}</response_quality></response>"
 
 
-def rate(question: str, responses: str, final: str) -> tuple[Rating, str]:
-    """The written rubric.
-
-    very poor: under 10 characters. poor: quotes none of the responses' values. acceptable: quotes some of them.
-    good: quotes all, but names no word or number of the question, or runs past 60 words. excellent: quotes all, on topic, short.
-    """
-    if len(final.strip()) < 10:
-        return "very poor", "hardly any answer"
-    values = list(_values(responses))
-    quoted = sum(_mentions(final, value) for value in values)
-    if not quoted:
-        return "poor", "no value of the tool responses is in the answer"
-    if quoted < len(values):
-        return "acceptable", f"{quoted} of {len(values)} values are in the answer"
-    on_topic = any(_mentions(final, word) for word in _WORD.findall(question) if word.lower() not in _COMMON)
-    if on_topic and len(final.split()) <= 60:
-        return "excellent", "all values, on the question, short"
-    return "good", "all values, but off the question or long"
+def answer_as_checker(prompt: str) -> str:
+    """A completeness vote by `rubrics.is_complete`."""
+    return str(int(is_complete(_responses(_section(prompt, "calls") or ""))))
 
 
-def _values(responses: str) -> Iterator[str]:
-    """The leaf values of every numbered response that is JSON; an error message has none."""
-    for response in _NUMBER.split(responses):
-        try:
-            yield from _leaves(json.loads(response))
-        except json.JSONDecodeError:
-            continue
+def _section(prompt: str, name: str) -> str | None:
+    """The prompt's section between the tags of `name`, as it was before it was escaped."""
+    found = re.search(f"<{name}>\n(.*?)\n</{name}>", prompt, re.DOTALL)
+    return unescape(found.group(1)) if found else None
 
 
-def _leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(item)
-    elif isinstance(value, bool):
-        yield "true" if value else "false"
-    elif value is not None:
-        yield str(value)
+def _responses(calls: str) -> list[str]:
+    return [response for response in _RESPONSE.findall(calls) if response != "(none)"]
 
 
-def _mentions(text: str, value: str) -> bool:
-    return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", text, re.IGNORECASE) is not None
-
-
-MODELS: dict[str, Callable[[str], str]] = {"standin-mocker": answer_as_mocker, "standin-judge": answer_as_judge}
+MODELS: dict[str, Callable[[str], str]] = {
+    "standin-mocker": answer_as_mocker,
+    "standin-judge": answer_as_judge,
+    "standin-checker": answer_as_checker,
+}
 
 
 def create_app() -> FastAPI:

@@ -67,5 +67,10 @@ def extract_response(answer: str) -> str:
     return answer.strip()
 
 
+def has_response(answer: str) -> bool:
+    """Whether the mocker kept to its contract, one whole response block at least; a cut answer does not."""
+    return _BODY.search(answer) is not None
+
+
 def _to_json(value: dict[str, Any], indent: int | None = None) -> str:
     return _TAG_START.sub(r"\\u003c", json.dumps(value, ensure_ascii=False, indent=indent))

@@ -6,26 +6,33 @@ mocker, which sees the call alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from slca_core.dialogue import ToolCall
 from slca_core.schemas import ToolSet, Violation
-from slca_core.simulator.prompts import extract_response, mocker_prompt
+from slca_core.simulator.prompts import extract_response, has_response, mocker_prompt
 
 EMPTY_RESPONSE = "(empty response)"
 MALFORMED_CALL = "The tool call could not be read: one JSON object with name and arguments was expected between the tags."
+_ERROR = re.compile(
+    r"Tool '.*' (?:not found in the current available tools set\."
+    r"|missing required parameters: \[|got arguments of the wrong type: \[)",
+    re.DOTALL,
+)
 
 Ask = Callable[[str], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one call got: the text, and whether stage 1 refused it."""
+    """What one call got: the text, whether stage 1 refused it, and whether the mocker left its answer without a whole block."""
 
     text: str
     refused: bool = False
+    broken: bool = False
 
 
 def validation_error(call: ToolCall, tools: ToolSet) -> str | None:
@@ -43,6 +50,11 @@ def validation_error(call: ToolCall, tools: ToolSet) -> str | None:
     return f"Tool '{call.name}' got arguments of the wrong type: [{_places(violations)}]"
 
 
+def is_error(text: str) -> bool:
+    """Whether an observation is one of the simulator's fixed errors."""
+    return text == MALFORMED_CALL or _ERROR.match(text) is not None
+
+
 async def simulate(call: ToolCall, tools: ToolSet, ask: Ask, condition: Literal["sgls", "unconstrained"]) -> Observation:
     """One call's observation. Never empty: an empty one would fuse two runs of the policy mask."""
     definition = None
@@ -50,7 +62,8 @@ async def simulate(call: ToolCall, tools: ToolSet, ask: Ask, condition: Literal[
         if error := validation_error(call, tools):
             return Observation(error, refused=True)
         definition = tools.get(call.name)
-    return Observation(extract_response(await ask(mocker_prompt(call, definition))) or EMPTY_RESPONSE)
+    answer = await ask(mocker_prompt(call, definition))
+    return Observation(extract_response(answer) or EMPTY_RESPONSE, broken=not has_response(answer))
 
 
 def _places(violations: Iterable[Violation]) -> str:

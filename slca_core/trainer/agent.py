@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from copy import copy
 from typing import Any
 
 from openrlhf.utils.agent import AgentExecutorBase
 
-from slca_core.rollout import Generated, RolloutRecord, play, rollout_seed, score
-from slca_core.services.client import ChatClient
+from slca_core.dialogue import Sample
+from slca_core.rollout import Generate, Generated, Tokenizer, roll, rollout_seed
+from slca_core.services.frozen import Clients, open_cache
+from slca_core.trainer import ledger
 from slca_core.trainer.labels import sample_from_label
 from slca_core.trainer.spec import load_spec
 
 # What of a record the trainer needs at once, as numbers.
 LOGGED = ("r_tool", "r_sum", "outcome", "action", "cut_calling")
+_REPLAYS = 2
 
 
 class AgentExecutor(AgentExecutorBase):
@@ -29,8 +31,7 @@ class AgentExecutor(AgentExecutorBase):
     def __init__(self) -> None:
         self.spec = load_spec()
         services = self.spec.services
-        self.mocker = ChatClient("mocker", self.spec.mocker_url, services.mocker)
-        self.judge = ChatClient("judge", self.spec.judge_url, services.judge)
+        self.clients = Clients(services, self.spec.urls, open_cache(services, self.spec.root, self.spec.machine))
         self.spec.spool.mkdir(parents=True, exist_ok=True)
 
     async def execute(
@@ -50,18 +51,13 @@ class AgentExecutor(AgentExecutorBase):
                 logprobs = [chosen[token].logprob for token, chosen in zip(output.token_ids, output.logprobs, strict=True)]
             return Generated(list(output.token_ids), output.finish_reason == "length", logprobs)
 
-        trajectory = await play(sample, hf_tokenizer, generate, self.mocker.ask, self.spec.limits(), self.spec.arm.simulator)
-        record = await score(
-            sample,
-            trajectory,
-            self.judge.ask,
-            self.spec.scoring(),
-            rollout_id=f"{update:05d}-{task['position']:04d}-{sample_index:03d}",
-            update=update,
-            sample_index=sample_index,
-        )
-        await asyncio.to_thread(self._spool, record)
-        reward = record.r_tool + record.r_sum
+        rollout_id = f"{update:05d}-{task['position']:04d}-{sample_index:03d}"
+        spooled = ledger.read_spooled(self.spec.spool, rollout_id)
+        if spooled is None:
+            spooled = await self._roll(sample, hf_tokenizer, generate, rollout_id, update, sample_index)
+            await asyncio.to_thread(ledger.spool, self.spec.spool, spooled)
+        record = spooled.record
+        reward = record["r_tool"] + record["r_sum"]
         return {
             "prompt": prompt,
             "label": label,
@@ -69,19 +65,36 @@ class AgentExecutor(AgentExecutorBase):
             "mm_train_inputs": None,
             "reward": reward,
             "scores": reward,
-            "observation_tokens": trajectory.token_ids,
-            "action_ranges": trajectory.action_ranges,
-            "rollout_log_probs": trajectory.logprobs,
-            "truncated": trajectory.truncated,
+            "observation_tokens": list(record["token_ids"]),
+            "action_ranges": [tuple(pair) for pair in record["action_ranges"]],
+            "rollout_log_probs": spooled.logprobs,
+            "truncated": record["truncated"],
             "extra_logs": {
-                **{name: float(getattr(record, name)) for name in LOGGED},
+                **{name: float(record[name]) for name in LOGGED},
+                "failed": float(record["error"] is not None),
                 "position": float(task["position"]),
                 "sample_index": float(sample_index),
             },
         }
 
-    def _spool(self, record: RolloutRecord) -> None:
-        final = self.spec.spool / f"{record.rollout_id}.json"
-        unfinished = final.with_suffix(f".{os.getpid()}")
-        unfinished.write_text(json.dumps(record.to_json(), ensure_ascii=False))
-        unfinished.replace(final)
+    async def _roll(
+        self, sample: Sample, tokenizer: Tokenizer, generate: Generate, rollout_id: str, update: int, sample_index: int
+    ) -> ledger.Spooled:
+        """One rollout; played again if it fails and the study says so. The services' answers it had are in the cache."""
+        spec, asker = self.spec, self.spec.asker(update, sample.sample_id, sample_index)
+        for _ in range(1 + (_REPLAYS if spec.rl.incomplete_groups == "retry" else 0)):
+            trajectory, record = await roll(
+                sample,
+                tokenizer,
+                generate,
+                self.clients.lines(asker, mocker=spec.arm.mocker),
+                spec.limits(),
+                spec.arm.simulator,
+                spec.scoring(),
+                rollout_id=rollout_id,
+                update=update,
+                sample_index=sample_index,
+            )
+            if record.error is None:
+                break
+        return ledger.Spooled(record.to_json(), trajectory.logprobs)

@@ -119,12 +119,14 @@ def sft_launch(machine: CpuProfile | GpuProfile, module: str) -> list[str]:
     return ["torch.distributed.run", "--standalone", "--nproc-per-node", str(machine.sft_gpus), "-m", module]
 
 
-def service_arguments(service: ServiceConfig, deployment: Deployment) -> list[str]:
+def service_arguments(
+    service: ServiceConfig, deployment: Deployment, *, host: str = "0.0.0.0", port: int | None = None
+) -> list[str]:
     """Arguments of `vllm serve` behind the checkpoint, for a frozen model. Tables 3 and 7 give the values."""
     arguments: Arguments = {
         "served-model-name": service.model,
-        "host": "0.0.0.0",
-        "port": urlsplit(service.url or "").port or 8000,
+        "host": host,
+        "port": port or urlsplit(service.url or "").port or 8000,
         "dtype": deployment.dtype,
         "tensor-parallel-size": deployment.tensor_parallel,
         "enable-expert-parallel": deployment.expert_parallel,

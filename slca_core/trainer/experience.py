@@ -6,20 +6,23 @@ import torch
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 from torch.nn.functional import pad
 
-from slca_core.advantages import Advantages, compute_advantages, without_idle_groups
+from slca_core.advantages import Advantages, compute_advantages, without_groups
 from slca_core.segments import split_segments
 from slca_core.trainer.spec import TrainSpec
 
 # For sorting, grouping and splitting; no metrics, so they are dropped before the policy actor averages `info`.
-_IDENTITIES = ("position", "sample_index", "cut_calling")
+_IDENTITIES = ("position", "sample_index", "cut_calling", "failed")
 
 
 class RoutedExperienceMaker(RemoteExperienceMaker):
-    """Set `spec` after construction; `routed` and `teaching_B` tell of the last batch, rollouts in the order they were given."""
+    """Set `spec` after construction. Of the last batch, rollouts in the order they were given: `routed`, their advantages;
+    `teaching_B` and `complete_B`, whether their groups teach something and have no failed rollout.
+    """
 
     spec: TrainSpec
     routed: Advantages
     teaching_B: torch.Tensor
+    complete_B: torch.Tensor
 
     @torch.no_grad()
     def compute_advantages_and_returns(self, experiences):
@@ -44,9 +47,10 @@ class RoutedExperienceMaker(RemoteExperienceMaker):
             eps=self.spec.rl.eps,
         )
         self.teaching_B = self.routed.teaching_B(group_B)
-        advantages_BT = self.routed.advantages_BT
-        if self.spec.rl.rollout_filter == "zero_spread":
-            advantages_BT = without_idle_groups(advantages_BT, self.teaching_B, mask_BT.bool())
+        failed_B = torch.cat([experience.info["failed"] for experience in experiences]).bool()
+        self.complete_B = ~torch.isin(group_B, group_B[failed_B])
+        kept_B = self.complete_B & (self.teaching_B if self.spec.rl.rollout_filter == "zero_spread" else True)
+        advantages_BT = without_groups(self.routed.advantages_BT, kept_B, mask_BT.bool())
         start = 0
         for experience in experiences:
             rows, width = experience.action_mask.shape

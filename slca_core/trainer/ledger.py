@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from slca_core.errors import DataError
+from slca_core.failures import errors_by_boundary
+from slca_core.services.usage import FAULTS, Usage, total
 
 if TYPE_CHECKING:
     # Who only reads metrics waits for no torch.
@@ -35,20 +38,51 @@ _STOCK = {
 _MEANS = ("r_tool", "r_sum", "process", "fmt", "name", "key", "val", "par", "exact", "outcome", "tool_turns", "truncated")
 
 
-def collect_spool(spool: Path, update: int, expected: int) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """One finished rollout on its way to the trainer: its record as JSON, and log-probabilities where the engine gives them."""
+
+    record: dict[str, Any]
+    logprobs: list[float] | None
+
+
+def spool(folder: Path, rollout: Spooled) -> None:
+    final = folder / f"{rollout.record['rollout_id']}.json"
+    unfinished = final.with_suffix(f".{os.getpid()}")
+    unfinished.write_text(json.dumps({"record": rollout.record, "logprobs": rollout.logprobs}, ensure_ascii=False))
+    unfinished.replace(final)
+
+
+def read_spooled(folder: Path, rollout_id: str) -> Spooled | None:
+    """A rollout that an earlier attempt at this update has finished; None if there is none, or it failed."""
+    path = folder / f"{rollout_id}.json"
+    if not path.exists():
+        return None
+    values = json.loads(path.read_text())
+    return None if values["record"]["error"] else Spooled(values["record"], values["logprobs"])
+
+
+def collect_spool(folder: Path, update: int, expected: int) -> list[dict[str, Any]]:
     """The update's records in (position, sample index) order; DataError if some are missing."""
-    paths = sorted(spool.glob(f"{update:05d}-*.json"))
+    paths = sorted(folder.glob(f"{update:05d}-*.json"))
     if len(paths) != expected:
         raise DataError(
-            f"Update {update} was expected to spool {expected} rollouts in {spool}, {len(paths)} are there. "
+            f"Update {update} was expected to spool {expected} rollouts in {folder}, {len(paths)} are there. "
             "Is the folder shared by all nodes?"
         )
-    return [json.loads(path.read_text()) for path in paths]
+    return [json.loads(path.read_text())["record"] for path in paths]
 
 
-def clear_spool(spool: Path, update: int) -> None:
-    for path in spool.glob(f"{update:05d}-*.json"):
+def clear_spool(folder: Path, update: int) -> None:
+    for path in folder.glob(f"{update:05d}-*.json"):
         path.unlink()
+
+
+def cut_back_spool(folder: Path, update: int) -> None:
+    """Keeps of an earlier attempt what the policy of `update`, the last that was saved, has rolled out: the update after it."""
+    for path in folder.glob("*"):
+        if not path.name.startswith(f"{update + 1:05d}-"):
+            path.unlink()
 
 
 def write_rollouts(folder: Path, update: int, records: Sequence[dict[str, Any]], routed: Advantages) -> Path:
@@ -90,16 +124,29 @@ def summarise(update: int, records: Sequence[dict[str, Any]], routed: Advantages
         "omission_rate": float(frame["omitted"].mean()),
         "unmatched_tags": float(unmatched.mean()),
         "refused_calls": float(frame["refused_calls"].mean()),
-        "mocker_calls": float((frame["observations"].map(len) - frame["refused_calls"]).mean()),
-        "judge_parse_failures": float((frame["rating"].isna() & frame["error"].isna()).mean()),
+        "unread_answers": float((frame["unread"] > 0).mean()),
+        "broken_responses": float(frame["broken_responses"].mean()),
         "error_rate": float(frame["error"].notna().mean()),
+        **{f"errors/{boundary}": float(count) for boundary, count in errors_by_boundary(records).items()},
         "prompt_tokens": float(frame["prompt_tokens"].mean()),
         "response_tokens": float((lengths - frame["prompt_tokens"]).mean()),
         "adv_tool_abs": float(routed.tool_B.abs().mean()),
         "adv_sum_abs": float(routed.summary_B.abs().mean()),
     }
     del line["fmt"]
+    for role, usage in usage_by_role(records).items():
+        # A kind of fault that did not happen has no curve.
+        line |= {f"{role}/{name}": value for name, value in usage.to_json().items() if value or name not in FAULTS}
     return line | {ours: float(status[theirs]) for ours, theirs in _STOCK.items() if theirs in status}
+
+
+def usage_by_role(records: Iterable[Mapping[str, Any]]) -> dict[str, Usage]:
+    """What the rollouts asked of each service."""
+    parts: dict[str, list[Mapping[str, float]]] = {}
+    for record in records:
+        for role, usage in record["services"].items():
+            parts.setdefault(role, []).append(usage)
+    return {role: total(usages) for role, usages in parts.items()}
 
 
 def append_line(path: Path, line: dict[str, float]) -> None:

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from slca_core.benchmarks.toucan import PolicyServer
-from slca_core.config import CpuProfile, GpuProfile
-from slca_core.services.process import free_port, serve
+from slca_core.config import CpuProfile, GpuProfile, ServiceConfig
+from slca_core.services.process import LOOPBACK, free_port, serve
+from slca_core.trainer.arguments import service_arguments
 from slca_core.trainer.launch import environment, python_for
 
 
@@ -22,20 +23,50 @@ def served(
     """The checkpoint behind a loopback port until the block ends."""
     port = free_port()
     argv = [
-        *(python_for(machine, root), "-m", "vllm.entrypoints.openai.api_server"),
+        *_module(machine, root),
         *("--model", str(checkpoint), "--served-model-name", name),
-        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--host", LOOPBACK, "--port", str(port)),
         *("--max-model-len", str(max_length), "--disable-uvicorn-access-log"),
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
     ]
-    env = environment(root)
     if isinstance(machine, CpuProfile):
-        from slca_core.trainer.cpu.device import ENVIRONMENT, WHOLE_PREFILL
-
-        argv += ["--dtype", "float32", "--enforce-eager", "--max-num-seqs", "128", "--no-enable-chunked-prefill"]
-        argv += ["--max-num-batched-tokens", str(WHOLE_PREFILL["max_num_batched_tokens"])]
-        env |= ENVIRONMENT | {"VLLM_CPU_KVCACHE_SPACE": str(machine.kv_cache_gib), "OMP_NUM_THREADS": str(machine.threads)}
+        argv += ["--dtype", "float32", "--max-num-seqs", "128", *_on_cpu()]
     else:
         argv += ["--tensor-parallel-size", str(machine.vllm_tensor_parallel), "--gpu-memory-utilization", str(machine.gpu_memory)]
-    with serve(f"policy server of {name}", argv, port=port, log=log, env=env, timeout_s=900) as url:
+    with serve(f"policy server of {name}", argv, port=port, log=log, env=_environment(machine, root), timeout_s=900) as url:
         yield PolicyServer(url=url, model=name)
+
+
+def frozen_server(
+    service: ServiceConfig, machine: CpuProfile | GpuProfile, root: Path, *, host: str, port: int
+) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of a frozen model's server, as its deployment says."""
+    assert service.deployment is not None
+    options = service_arguments(service, service.deployment, host=host, port=port)
+    argv = [*_module(machine, root), "--model", service.deployment.checkpoint, *options, "--disable-uvicorn-access-log"]
+    env = _environment(machine, root)
+    if isinstance(machine, CpuProfile):
+        argv += _on_cpu()
+    elif service.deployment.devices:
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, service.deployment.devices))
+    return argv, env
+
+
+def _module(machine: CpuProfile | GpuProfile, root: Path) -> tuple[str, ...]:
+    return python_for(machine, root), "-m", "vllm.entrypoints.openai.api_server"
+
+
+def _on_cpu() -> list[str]:
+    from slca_core.trainer.cpu.device import WHOLE_PREFILL
+
+    batched = str(WHOLE_PREFILL["max_num_batched_tokens"])
+    return ["--enforce-eager", "--no-enable-chunked-prefill", "--max-num-batched-tokens", batched]
+
+
+def _environment(machine: CpuProfile | GpuProfile, root: Path) -> dict[str, str]:
+    env = environment(root)
+    if isinstance(machine, CpuProfile):
+        from slca_core.trainer.cpu.device import ENVIRONMENT
+
+        env |= ENVIRONMENT | {"VLLM_CPU_KVCACHE_SPACE": str(machine.kv_cache_gib), "OMP_NUM_THREADS": str(machine.threads)}
+    return env

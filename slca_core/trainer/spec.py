@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pydantic import Field
+
 from slca_core.config import Arm, CpuProfile, Frozen, GpuProfile, RlConfig, ServicesConfig
 from slca_core.records import write_atomically
 from slca_core.rollout import Limits, Scoring
@@ -21,16 +23,20 @@ class TrainSpec(Frozen):
     replicate: int = 0
     rl: RlConfig
     services: ServicesConfig
-    mocker_url: str
-    judge_url: str
+    urls: dict[str, str] = Field(default_factory=dict, description="of the services' /v1 roots, by role")
     machine: CpuProfile | GpuProfile
     initial_checkpoint: Path
     folder: Path
+    root: Path = Field(description="the study's, below which the services' answers are kept")
 
     @property
     def sampling_seed(self) -> int:
         """Of the policy's tokens: a replicate sees the prompts in the same order and draws other tokens."""
         return self.seed + REPLICATE_APART * self.replicate
+
+    def asker(self, update: int, sample_id: str, sample_index: int) -> str:
+        """A rollout's identity, for the services: matched arms ask as one, so that they meet the same world until they part."""
+        return f"{self.sampling_seed}/{update}/{sample_id}/{sample_index}"
 
     @property
     def prompts(self) -> Path:
@@ -60,7 +66,7 @@ class TrainSpec(Frozen):
         return Limits.of(self.rl)
 
     def scoring(self) -> Scoring:
-        return Scoring.of(self.rl, self.arm.process_reward, self.arm.hierr_weights)
+        return Scoring.of(self.rl, self.arm, self.services.checker.votes)
 
     def write(self, name: str = "spec.json") -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)

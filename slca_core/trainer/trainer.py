@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openrlhf.trainer import ppo_trainer
 
-from slca_core.errors import ServiceError
+from slca_core.failures import refuse_failures
 from slca_core.trainer import ledger
 from slca_core.trainer.experience import RoutedExperienceMaker
 from slca_core.trainer.sampling import MatchedSamplesGenerator
@@ -46,28 +46,21 @@ class RoutedPPOTrainer(plain(ppo_trainer.PPOTrainer)):
         states = super().init_checkpoint_states()
         self.samples_generator.update = states["global_step"]
         ledger.cut_back(self.spec.metrics, states["global_step"])
+        ledger.cut_back_spool(self.spec.spool, states["global_step"])
         return states
 
     def train_step(self, rollout_samples, global_step):
         update = global_step + 1
         self.records = ledger.collect_spool(self.spec.spool, update, expected=len(rollout_samples))
-        self._stop_on_failing_services(update)
+        refuse_failures(self.records, self.spec.services.failure_limit, f"Update {update}")
         return super().train_step(rollout_samples, global_step)
-
-    def _stop_on_failing_services(self, update: int) -> None:
-        errors = [record["error"] for record in self.records if record["error"]]
-        limit = self.spec.services.failure_limit
-        if len(errors) > limit * len(self.records):
-            raise ServiceError(
-                f"Update {update}: {len(errors)} of {len(self.records)} rollouts failed, over the study's limit of {limit:.0%}. "
-                f"The first says: {errors[0]}. Mend the service and run again: training goes on from the last checkpoint."
-            )
 
     def save_logs_and_checkpoints(self, global_step, logs_dict=None, client_states=None):
         routed = self.experience_maker.routed
         ledger.write_rollouts(self.spec.rollouts, global_step, self.records, routed)
         line = ledger.summarise(global_step, self.records, routed, logs_dict or {})
         line["zero_spread"] = float((~self.experience_maker.teaching_B).float().mean())
+        line["incomplete_groups"] = float((~self.experience_maker.complete_B).float().mean())
         ledger.append_line(self.spec.metrics, line)
         ledger.clear_spool(self.spec.spool, global_step)
         super().save_logs_and_checkpoints(global_step, logs_dict, client_states)

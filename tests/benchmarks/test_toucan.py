@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 from collections.abc import Callable
 
@@ -17,7 +16,9 @@ from slca_core.config import RlConfig, ServicesConfig, ToucanTestConfig
 from slca_core.dialogue import Message, Sample, ToolCall
 from slca_core.policy import train_tokenizer
 from slca_core.results import COLUMNS, TOUCAN_METRICS
-from slca_core.rollout import Limits, RolloutRecord, Scoring, decode, encode
+from slca_core.rollout import Limits, Scoring, decode, encode
+from slca_core.services.cache import AnswerCache
+from slca_core.services.frozen import Clients
 from slca_core.services.standins import answer_as_judge, answer_as_mocker
 
 TOOL = {
@@ -39,6 +40,7 @@ def sample(city: str, number: int) -> Sample:
 SAMPLES = [sample("Rome", 2), sample("Oslo", 1)]
 LIMITS = Limits(max_turns=4, turn_tokens=400, response_tokens=1500, max_length=4000, observation_tokens=100)
 SCORING = Scoring.of(RlConfig())
+URLS = {"mocker": "http://mocker.test/v1", "judge": "http://judge.test/v1"}
 POLICY = toucan.PolicyServer(url="http://policy.test", model="sft-1234")
 
 
@@ -77,18 +79,23 @@ def solve(text: str) -> str:
     return f"The weather in {city}: {value}."
 
 
-def evaluate(servers: Servers, samples: int = 0, **changes) -> list[tuple[int, RolloutRecord]]:
-    given = {
-        "settings": ToucanTestConfig(samples=samples, temperature=0.7, concurrency=2),
-        "limits": LIMITS,
-        "scoring": SCORING,
-        "services": ServicesConfig(),
-        "mocker_url": "http://mocker.test/v1",
-        "judge_url": "http://judge.test/v1",
-        "seed": 1,
-        "transport": httpx.MockTransport(servers),
-    }
-    return asyncio.run(toucan.evaluate(SAMPLES, servers.tokenizer, POLICY, **given | changes))
+def evaluate(servers: Servers, samples: int = 0, cache: AnswerCache | None = None, **given) -> list[tuple[int, dict]]:
+    settings = ToucanTestConfig(samples=samples, temperature=0.7, concurrency=2)
+    protocol = toucan.Protocol(settings=settings, limits=LIMITS, scoring=SCORING, seed=1)
+    transport = httpx.MockTransport(servers)
+
+    async def run() -> list[tuple[int, dict]]:
+        clients = Clients(ServicesConfig(), URLS, cache, transport=transport)
+        return await toucan.evaluate(SAMPLES, servers.tokenizer, POLICY, clients, protocol, transport=transport, **given)
+
+    return asyncio.run(run())
+
+
+def untimed(results: list[tuple[int, dict]]) -> list[tuple[int, dict]]:
+    for _, record in results:
+        for usage in record["services"].values():
+            usage["seconds"] = 0.0
+    return results
 
 
 def test_a_policy_that_calls_and_quotes_scores_full_marks(tokenizer):
@@ -112,7 +119,7 @@ def test_the_first_trial_is_greedy_and_the_others_are_sampled_under_their_own_se
 
 def test_two_evaluations_ask_for_the_same_things(tokenizer):
     first, second = Servers(tokenizer, solve), Servers(tokenizer, solve)
-    assert evaluate(first, samples=1) == evaluate(second, samples=1)
+    assert untimed(evaluate(first, samples=1)) == untimed(evaluate(second, samples=1))
     assert sorted(map(json.dumps, first.requests)) == sorted(map(json.dumps, second.requests))
 
 
@@ -133,8 +140,8 @@ def test_progress_is_told_once_an_item(tokenizer):
 )
 def test_a_policy_server_that_fails_is_an_error_of_the_item_not_a_wrong_answer(tokenizer, answer, said):
     for _, record in evaluate(Servers(tokenizer, solve, policy=answer)):
-        assert record.error.startswith("policy: ")
-        assert said in record.error
+        assert record["error"].startswith("policy: ")
+        assert said in record["error"]
         assert toucan.item_metrics(record) == {"error": 1.0}
 
 
@@ -145,7 +152,7 @@ def test_a_connection_that_breaks_once_costs_nothing(tokenizer):
         if error := next(broken, None):
             raise error
 
-    assert all(record.error is None for _, record in evaluate(Servers(tokenizer, solve, policy=policy)))
+    assert all(record["error"] is None for _, record in evaluate(Servers(tokenizer, solve, policy=policy)))
 
 
 def test_a_policy_server_that_went_away_is_an_error_of_the_item(tokenizer):
@@ -153,7 +160,7 @@ def test_a_policy_server_that_went_away_is_an_error_of_the_item(tokenizer):
         raise httpx.ConnectError("refused")
 
     for _, record in evaluate(Servers(tokenizer, solve, policy=gone)):
-        assert "went away during the evaluation: ConnectError refused" in record.error
+        assert "went away during the evaluation: ConnectError refused" in record["error"]
 
 
 def test_every_metric_of_a_rollout_is_one_the_tables_know(tokenizer):
@@ -164,12 +171,12 @@ def test_every_metric_of_a_rollout_is_one_the_tables_know(tokenizer):
 def test_the_item_table_is_long_sorted_and_typed(tokenizer):
     results = evaluate(Servers(tokenizer, solve), samples=1)
     trial, record = results[0]
-    results[0] = trial, dataclasses.replace(record, error="judge: gone")
+    results[0] = trial, record | {"error": "judge: gone"}
     items = toucan.as_items(reversed(results), condition="sft", seed=3)
     assert tuple(items.columns) == COLUMNS
     assert items.equals(items.sort_values(["item", "trial", "metric"], ignore_index=True))
     assert (items.value.dtype.kind, items.seed.dtype.kind, items.trial.dtype.kind) == ("f", "i", "i")
     assert set(items.sampling[items.trial == 0]) == {"greedy"}
     assert set(items.sampling[items.trial > 0]) == {"sampled"}
-    failed = items[(items["item"] == record.sample_id) & (items.trial == trial)]
+    failed = items[(items["item"] == record["sample_id"]) & (items.trial == trial)]
     assert failed.metric.tolist() == ["error"]

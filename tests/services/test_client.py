@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import httpx
 import pytest
 
 from slca_core.config import ServiceConfig
 from slca_core.errors import ConfigError, ServiceError
+from slca_core.services.cache import AnswerCache
 from slca_core.services.client import ChatClient
+from slca_core.services.usage import Usage
 
 URL = "http://judge.test/v1"
 GOOD = {"choices": [{"message": {"content": "fine"}}], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
@@ -29,7 +33,7 @@ class Server:
         self.requests.append(request)
         if isinstance(answer, Exception):
             raise answer
-        return httpx.Response(answer.status_code, content=answer.content)
+        return httpx.Response(answer.status_code, content=answer.content, headers=answer.headers)
 
 
 def good() -> httpx.Response:
@@ -44,7 +48,7 @@ def client(handler: Callable, **settings) -> ChatClient:
 def ask(chat: ChatClient, prompt: str = "Hi") -> str:
     async def once() -> str:
         try:
-            return await chat.ask(prompt)
+            return await chat.ask(prompt, Usage())
         finally:
             await chat.close()
 
@@ -108,7 +112,38 @@ def test_the_delay_grows_with_each_retry(monkeypatch):
     monkeypatch.setattr("slca_core.services.client.asyncio.sleep", sleep)
     with pytest.raises(ServiceError):
         ask(client(Server(httpx.Response(500)), retries=3, retry_delay_s=2.0))
-    assert delays == [2.0, 4.0, 6.0]
+    assert [delay >= least for delay, least in zip(delays, (2.0, 4.0, 6.0), strict=True)] == [True] * 3
+    assert [delay <= 1.25 * least for delay, least in zip(delays, (2.0, 4.0, 6.0), strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize("header", ["7", lambda: format_datetime(datetime.now(UTC) + timedelta(seconds=7.9), usegmt=True)])
+def test_a_server_that_says_when_to_come_back_is_heeded(monkeypatch, header):
+    delays: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+
+    monkeypatch.setattr("slca_core.services.client.asyncio.sleep", sleep)
+    value = header if isinstance(header, str) else header()
+    assert ask(client(Server(httpx.Response(429, headers={"Retry-After": value}), good()))) == "fine"
+    assert 6 < delays[0] < 8
+
+
+@pytest.mark.parametrize("header", ["soon", "-3", "nan", "", "Wed, 99 Foo 2026"])
+def test_a_retry_after_that_cannot_be_read_is_no_delay(monkeypatch, header):
+    server = Server(httpx.Response(503, headers={"Retry-After": header}), good())
+    assert ask(client(server)) == "fine"
+
+
+def test_a_server_may_not_ask_for_longer_than_a_request_may_take(monkeypatch):
+    delays: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+
+    monkeypatch.setattr("slca_core.services.client.asyncio.sleep", sleep)
+    assert ask(client(Server(httpx.Response(429, headers={"Retry-After": "1e9"}), good()), timeout_s=5.0)) == "fine"
+    assert delays == [5.0]
 
 
 def test_an_answer_without_content_is_an_empty_text():
@@ -128,22 +163,24 @@ def test_no_more_requests_run_at_once_than_configured():
 
     async def many() -> list[str]:
         chat = client(handler, concurrency=3)
-        return await asyncio.gather(*(chat.ask(str(number)) for number in range(12)))
+        return await asyncio.gather(*(chat.ask(str(number), Usage()) for number in range(12)))
 
     assert asyncio.run(many()) == ["fine"] * 12
     assert most == 3
 
 
-def test_usage_counts_calls_tokens_and_failures():
-    async def two() -> ChatClient:
-        chat = client(Server(good(), httpx.Response(400)))
-        await chat.ask("Hi")
-        with pytest.raises(ServiceError):
-            await chat.ask("Hi")
-        return chat
+def test_usage_counts_calls_tokens_faults_and_failures():
+    usage = Usage()
 
-    usage = asyncio.run(two()).usage
-    assert (usage.calls, usage.failures, usage.prompt_tokens, usage.completion_tokens) == (2, 1, 3, 2)
+    async def two() -> None:
+        chat = client(Server(good(), httpx.Response(429), httpx.Response(400)))
+        await chat.ask("Hi", usage)
+        with pytest.raises(ServiceError):
+            await chat.ask("Hi", usage)
+
+    asyncio.run(two())
+    assert (usage.calls, usage.requests, usage.failed, usage.prompt_tokens, usage.completion_tokens) == (2, 3, 1, 3, 2)
+    assert {fault: count for fault, count in usage.faults.items() if count} == {"rate_limited": 1, "refused": 1}
 
 
 def test_the_key_comes_from_the_named_variable(monkeypatch):
@@ -157,3 +194,156 @@ def test_a_named_variable_that_is_not_set_is_an_error(monkeypatch):
     monkeypatch.delenv("JUDGE_KEY", raising=False)
     with pytest.raises(ConfigError, match="JUDGE_KEY, which is not set"):
         client(Server(good()), api_key_env="JUDGE_KEY")
+
+
+def test_a_request_that_hangs_is_given_up_in_time():
+    async def hang(_: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(60)
+        return good()
+
+    with pytest.raises(ServiceError, match=r"after one try: no answer within 0\.05 s"):
+        ask(client(hang, timeout_s=0.05, retries=0))
+
+
+def test_a_request_that_somebody_cancelled_is_tried_again():
+    answers = iter([asyncio.CancelledError(), None])
+
+    async def handler(_: httpx.Request) -> httpx.Response:
+        if error := next(answers):
+            raise error
+        return good()
+
+    assert ask(client(handler)) == "fine"
+
+
+def test_a_cancelled_task_asks_no_more():
+    server = Server(asyncio.CancelledError())
+
+    async def run() -> None:
+        chat = client(server, retries=5)
+        task = asyncio.create_task(chat.ask("Hi", Usage()))
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+    assert len(server.requests) <= 1
+
+
+def test_a_server_that_is_down_is_waited_for_as_long_as_the_study_says():
+    server = Server(*[httpx.ConnectError("refused")] * 9, good())
+    assert ask(client(server, retries=1, outage_s=60.0)) == "fine"
+    with pytest.raises(ServiceError, match="after 2 tries: ConnectError refused"):
+        ask(client(Server(httpx.ConnectError("refused")), retries=1))
+
+
+@pytest.mark.parametrize(("settings", "patience_s"), [({}, 0), ({"outage_s": 5}, 5)])
+def test_only_a_server_of_our_own_is_waited_for_unless_said(settings, patience_s):
+    assert ServiceConfig(model="m", temperature=0, max_tokens=1, **settings).patience_s == patience_s
+    deployment = {"checkpoint": "c", "max_model_len": 1, "max_num_seqs": 1, "gpu_memory": 0.5}
+    managed = ServiceConfig(model="m", temperature=0, max_tokens=1, managed="vllm", deployment=deployment, **settings)
+    assert managed.patience_s == settings.get("outage_s", 900)
+
+
+def test_extra_fields_go_with_every_request():
+    server = Server(good())
+    ask(client(server, extra_body={"chat_template_kwargs": {"enable_thinking": False}}))
+    assert json.loads(server.requests[0].content)["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+@pytest.fixture
+def cached(tmp_path):
+    """A client with a cache, for as many event loops as a test has."""
+
+    def make(server: Callable, identity: dict | None = None, **settings) -> ChatClient:
+        chat = client(server, **settings)
+        chat.cache, chat.identity = AnswerCache(tmp_path / "answers.sqlite"), identity or {"model": "m"}
+        return chat
+
+    return make
+
+
+def test_an_answer_is_asked_for_once(cached):
+    server, usage = Server(good()), Usage()
+    for _ in range(2):
+        asyncio.run(cached(server).ask("Hi", usage))
+    assert (len(server.requests), usage.calls, usage.requests, usage.cached) == (1, 2, 1, 1)
+
+
+def test_who_asks_the_same_meanwhile_waits_for_the_answer(cached):
+    async def slow(_: httpx.Request) -> httpx.Response:
+        nonlocal requests
+        requests += 1
+        await asyncio.sleep(0.05)
+        return good()
+
+    async def many() -> list[Usage]:
+        chat, usages = cached(slow), [Usage() for _ in range(5)]
+        await asyncio.gather(*(chat.ask("Hi", usage) for usage in usages))
+        return usages
+
+    requests = 0
+    usages = asyncio.run(many())
+    assert requests == 1
+    assert sorted(usage.cached for usage in usages) == [0, 1, 1, 1, 1]
+
+
+def test_who_waited_for_one_that_failed_asks_himself(cached):
+    server = Server(httpx.Response(400), good())
+
+    async def two() -> list:
+        chat = cached(server)
+        return await asyncio.gather(chat.ask("Hi", Usage()), chat.ask("Hi", Usage()), return_exceptions=True)
+
+    failed, answered = asyncio.run(two())
+    assert isinstance(failed, ServiceError)
+    assert answered == "fine"
+
+
+def test_a_failure_is_not_kept(cached):
+    server = Server(httpx.Response(400), good())
+    with pytest.raises(ServiceError):
+        ask(cached(server))
+    assert ask(cached(server)) == "fine"
+
+
+def test_samples_of_one_question_differ_by_who_asks_and_in_which_order(cached):
+    server = Server(good())
+
+    async def ask_as(*askers: str | None) -> None:
+        chat = cached(server)
+        for asker in askers:
+            line = chat.line(asker)
+            await line("Hi")
+            await line("Hi")
+
+    asyncio.run(ask_as("a", "b"))
+    assert len(server.requests) == 4
+    asyncio.run(ask_as("a", "b"))
+    assert len(server.requests) == 4
+    asyncio.run(ask_as(None, None))
+    assert len(server.requests) == 5
+
+
+def test_an_answer_of_another_model_or_decoding_is_another_answer(cached):
+    server = Server(good())
+    for temperature in (0.0, 0.6):
+        asyncio.run(cached(server, {"model": "m", "temperature": temperature}).ask("Hi", Usage()))
+    assert len(server.requests) == 2
+
+
+def test_offline_nobody_is_asked(cached):
+    server, usage = Server(good()), Usage()
+    asyncio.run(cached(server).ask("Hi", usage))
+    chat = cached(server)
+    chat.offline = True
+    asyncio.run(chat.ask("Hi", usage))
+    with pytest.raises(ServiceError, match="An answer of the judge was expected in the cache, it has none"):
+        asyncio.run(chat.ask("Ho", usage))
+    assert len(server.requests) == 1
+
+
+def test_a_key_is_in_no_answer_that_is_kept(cached, monkeypatch, tmp_path):
+    monkeypatch.setenv("JUDGE_KEY", "sesame")
+    assert ask(cached(Server(good()), api_key_env="JUDGE_KEY")) == "fine"
+    assert all(b"sesame" not in path.read_bytes() for path in tmp_path.iterdir())

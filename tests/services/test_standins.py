@@ -61,7 +61,7 @@ def test_the_server_says_it_is_healthy():
 
 def test_the_models_are_named_as_stand_ins():
     models = request("GET", "/v1/models").json()
-    assert [model["id"] for model in models["data"]] == ["standin-mocker", "standin-judge"]
+    assert [model["id"] for model in models["data"]] == ["standin-mocker", "standin-judge", "standin-checker"]
 
 
 def test_a_completion_has_the_openai_form():
@@ -73,7 +73,7 @@ def test_a_completion_has_the_openai_form():
 def test_a_model_that_is_not_served_is_refused_with_those_that_are():
     answer = chat("gpt", "Hi")
     assert answer.status_code == 404
-    assert "standin-mocker, standin-judge" in answer.json()["detail"]
+    assert "standin-mocker, standin-judge, standin-checker" in answer.json()["detail"]
 
 
 def test_a_prompt_that_is_not_the_mockers_is_a_bad_request():

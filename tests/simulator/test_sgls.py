@@ -91,4 +91,19 @@ def test_unconstrained_every_call_reaches_the_mocker_without_the_schema(call):
 
 @pytest.mark.parametrize("answer", ["", " \n", "<tool_response>\n</tool_response>"])
 def test_an_observation_is_never_empty(answer):
-    assert run(VALID, Mocker(answer), "sgls") == Observation(EMPTY_RESPONSE)
+    assert run(VALID, Mocker(answer), "sgls").text == EMPTY_RESPONSE
+
+
+@pytest.mark.parametrize(
+    ("answer", "broken"),
+    [
+        ("<tool_response>{}</tool_response>", False),
+        ('<tool_response>\n{"a": 1', True),
+        ('{"a": 1}', True),
+        ("<tool_call>{}</tool_call>", True),
+    ],
+)
+def test_an_answer_that_breaks_the_contract_is_used_and_counted(answer, broken):
+    observation = run(VALID, Mocker(answer), "sgls")
+    assert (observation.broken, observation.refused) == (broken, False)
+    assert observation.text

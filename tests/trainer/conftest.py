@@ -19,11 +19,11 @@ def make_spec(tmp_path):
             seed=1,
             rl=RlConfig(**rl),
             services=ServicesConfig(),
-            mocker_url="http://mocker.test/v1",
-            judge_url="http://judge.test/v1",
+            urls={"mocker": "http://mocker.test/v1", "judge": "http://judge.test/v1"},
             machine=machine or CpuProfile(),
             initial_checkpoint=Path("/checkpoints/sft"),
             folder=tmp_path / "run",
+            root=tmp_path / "state",
         )
 
     return make

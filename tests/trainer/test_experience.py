@@ -30,7 +30,7 @@ def experience(index: int) -> Experience:
     reward = torch.tensor([r_tool + r_sum])
     values = {
         **{"r_tool": r_tool, "r_sum": r_sum, "outcome": r_tool, "action": r_tool},
-        **{"position": position, "sample_index": sample, "cut_calling": index == CUT},
+        **{"position": position, "sample_index": sample, "cut_calling": index == CUT, "failed": False},
     }
     return Experience(
         sequences=torch.arange(len(mask) + 1)[None],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +11,7 @@ from slca_core.advantages import compute_advantages
 from slca_core.errors import DataError
 from slca_core.estimators import ESTIMATORS
 from slca_core.segments import mask_from_ranges, split_segments
+from slca_core.services.usage import Usage
 from slca_core.trainer import ledger
 
 # token_ids, action ranges, R_tool, R_sum: one group of three rollouts of different lengths.
@@ -34,6 +33,7 @@ def record(index: int, **changes) -> dict:
         "omitted": r_sum < 0,
         **dict.fromkeys(("fmt", "name", "key", "val", "par", "process", "exact"), 0.5),
         **{"n_open": 2, "n_close": 1, "tool_turns": len(ranges) - 1, "refused_calls": 0, "observations": [], "truncated": False},
+        **{"unread": 0, "broken_responses": 0, "services": {"judge": Usage(calls=1, requests=1).to_json()}},
         **{"rating": "good", "error": None, "prompt_tokens": 2, "token_ids": token_ids, "action_ranges": ranges},
     }
     return values | changes
@@ -112,7 +112,7 @@ def test_rollouts_without_as_many_advantages_are_refused(tmp_path, records, rout
 def test_the_spool_of_an_update_is_read_in_order_of_position_and_sample(tmp_path):
     for position, sample, update in ((1, 0, 3), (0, 1, 3), (0, 0, 3), (0, 0, 4)):
         identity = f"{update:05d}-{position:04d}-{sample:03d}"
-        (tmp_path / f"{identity}.json").write_text(json.dumps({"rollout_id": identity}))
+        ledger.spool(tmp_path, ledger.Spooled({"rollout_id": identity}, None))
     found = ledger.collect_spool(tmp_path, 3, expected=3)
     assert [one["rollout_id"] for one in found] == ["00003-0000-000", "00003-0000-001", "00003-0001-000"]
     ledger.clear_spool(tmp_path, 3)
@@ -139,6 +139,28 @@ def test_the_line_of_an_update_averages_its_rollouts(records, routed):
 
 
 def test_an_unreadable_rating_and_a_failed_rollout_are_counted_apart(routed):
-    records = [record(0, rating=None), record(1, rating=None, error="judge: gone"), record(2)]
+    records = [record(0, unread=1), record(1, error="judge: gone"), record(2)]
     line = ledger.summarise(3, records, routed, {})
-    assert (line["judge_parse_failures"], line["error_rate"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+    assert (line["unread_answers"], line["error_rate"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+    assert (line["errors/judge"], line["errors/mocker"]) == (1, 0)
+
+
+def test_what_the_rollouts_asked_of_each_service_is_summed(records, routed):
+    line = ledger.summarise(3, records, routed, {})
+    assert (line["judge/calls"], line["judge/requests"], line["judge/cached"]) == (3, 3, 0)
+
+
+def test_a_rollout_is_taken_from_the_spool_again_unless_it_failed(tmp_path):
+    for index, error in ((0, None), (1, "judge: gone")):
+        ledger.spool(tmp_path, ledger.Spooled(record(index, error=error), [0.0, -0.1]))
+    assert ledger.read_spooled(tmp_path, "00003-0000-000").logprobs == [0.0, -0.1]
+    assert ledger.read_spooled(tmp_path, "00003-0000-001") is None
+    assert ledger.read_spooled(tmp_path, "00003-0000-002") is None
+
+
+def test_a_resumed_run_keeps_what_its_checkpoints_policy_has_rolled_out(tmp_path):
+    for name in ("00003-0000-000.json", "00004-0000-000.json", "00004-0000-001.731", "00005-0000-000.json"):
+        (tmp_path / name).touch()
+    ledger.cut_back_spool(tmp_path, 3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["00004-0000-000.json", "00004-0000-001.731"]
+    ledger.cut_back_spool(tmp_path / "none", 3)

@@ -1,4 +1,4 @@
-"""`run_rl` as a job that outlives the flow which submitted it: stand-ins of its own take the place of the flow's.
+"""`run_rl` as a job that outlives the flow which submitted it: it has services of its own.
 
 python -m slca_core.trainer.launchers.run_job RUN_FOLDER/spec.json
 """
@@ -15,8 +15,8 @@ from slca_core.trainer.spec import load_spec
 
 def main() -> None:
     spec = load_spec(Path(sys.argv[1]))
-    with serve_frozen(spec.services, spec.folder / "standins.log") as services:
-        own = spec.model_copy(update={"mocker_url": services.mocker_url, "judge_url": services.judge_url})
+    with serve_frozen(spec.services, spec.machine, root=spec.root, logs=spec.folder, say=print) as services:
+        own = spec.model_copy(update={"urls": services.urls(spec.arm.services)})
         sys.argv[1] = str(own.write("job.json"))
         run_rl.main()
 

@@ -1,0 +1,62 @@
+"""A rollout's calls and responses as text for a frozen model: what the completeness checker and the outcome judge read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from slca_core.calls import parse_turn
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """`template` with each {name} replaced once; a value that looks like a name stays as it is."""
+    names = {"{" + name + "}": value for name, value in values.items()}
+    return re.sub("|".join(map(re.escape, names)), lambda match: names[match.group()], template)
+
+
+def as_data(text: str) -> str:
+    """`text` with nothing in it that closes or opens a tag of the prompt it goes into."""
+    return escape(text, quote=False)
+
+
+def as_entry(text: str) -> str:
+    """`text` as data within a list: its further lines are indented, so that none of them looks like the next entry."""
+    return as_data(text).replace("\n", "\n      ")
+
+
+def numbered(texts: Sequence[str]) -> str:
+    """The texts as data, one below the other under their numbers."""
+    return "\n".join(f"{number}. {as_entry(text)}" for number, text in enumerate(texts, 1)) or "(none)"
+
+
+def transcript(turns: Sequence[str], observations: Sequence[str]) -> str:
+    """Every call with its response, in order; a block that could not be read stands as it was written.
+
+    Args:
+        turns: all assistant texts.
+        observations: one a call, in order, as the policy saw them; a rollout that was cut lacks the last ones.
+    """
+    attempts = [attempt for turn in turns for attempt in _attempts(turn)]
+    answers = [*observations, *["(none)"] * len(attempts)]
+    lines = [
+        f"{number}. call: {as_entry(attempt)}\n   response: {as_entry(answer)}"
+        for number, (attempt, answer) in enumerate(zip(attempts, answers, strict=False), 1)
+    ]
+    return "\n".join(lines) or "(none)"
+
+
+def _attempts(turn: str) -> list[str]:
+    """The calls of one turn, one entry for each that is answered."""
+    parsed = parse_turn(turn)
+    if parsed.n_open == 0:
+        return []
+    read = [
+        text
+        for block in parsed.blocks
+        for text in (
+            [block.raw] if block.refusal is not None else [json.dumps(call.to_json(), ensure_ascii=False) for call in block.calls]
+        )
+    ]
+    return read or [parsed.text.strip()]

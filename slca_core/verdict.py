@@ -1,0 +1,81 @@
+"""ToolPO's outcome judge (App. C): Solved, Unsolved or Unsure on question and final answer, and on the calls too if Unsure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, get_args
+
+from slca_core.transcript import as_data, fill, transcript
+
+Verdict = Literal["Solved", "Unsolved", "Unsure"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+SHORTEST_ANSWER = 10  # characters; a shorter one is Unsolved without asking
+
+_FIRST = """You decide whether an assistant has solved what it was asked.
+
+<question>
+{question}
+</question>
+<final_response>
+{final_response}
+</final_response>
+
+Solved: the answer gives all that is asked for. Unsolved: it does not, declines, or says nothing. Unsure: the answer alone cannot
+tell, for instance because its figures would have to be compared with what the tools returned. Reply in this form only:
+<verdict>Solved, Unsolved or Unsure</verdict>
+"""
+
+_SECOND = """You decide whether an assistant has solved what it was asked. You also see the tools it called and what they returned.
+
+<question>
+{question}
+</question>
+<calls>
+{calls}
+</calls>
+<final_response>
+{final_response}
+</final_response>
+
+Solved: the calls fit the question and the answer gives what they returned. Unsolved: anything else. Reply in this form only:
+<verdict>Solved or Unsolved</verdict>
+"""
+
+_VERDICT = re.compile(r"<verdict>(.*?)</verdict>", re.DOTALL | re.IGNORECASE)
+
+
+def verdict_prompt(question: str, final_response: str) -> str:
+    """The first message; values are escaped."""
+    return fill(_FIRST, {"question": as_data(question), "final_response": as_data(final_response)})
+
+
+def second_verdict_prompt(question: str, turns: Sequence[str], observations: Sequence[str], final_response: str) -> str:
+    """The message on Unsure, with the calls and their responses; values are escaped."""
+    calls = transcript(turns, observations)
+    return fill(_SECOND, {"question": as_data(question), "calls": calls, "final_response": as_data(final_response)})
+
+
+def parse_verdict(answer: str) -> Verdict | None:
+    """The one verdict in the answer; None if there is none, more than one, or another word."""
+    found = _VERDICT.findall(answer)
+    if len(found) != 1 or len(re.findall(r"<verdict>", answer, re.IGNORECASE)) != 1:
+        return None
+    word = found[0].strip().capitalize()
+    return word if word in VERDICTS else None
+
+
+async def decide(
+    question: str,
+    turns: Sequence[str],
+    observations: Sequence[str],
+    final_response: str,
+    ask: Callable[[str], Awaitable[str]],
+) -> Verdict | None:
+    """The verdict on one rollout; None if what the judge answered could not be read. Unsure is what it says twice."""
+    if len(final_response.strip()) < SHORTEST_ANSWER:
+        return "Unsolved"
+    first = parse_verdict(await ask(verdict_prompt(question, final_response)))
+    if first != "Unsure":
+        return first
+    return parse_verdict(await ask(second_verdict_prompt(question, turns, observations, final_response)))
