@@ -9,6 +9,8 @@ from html import escape
 
 from slca_core.calls import parse_turn
 
+NOTHING = "(none)"
+
 
 def fill(template: str, values: Mapping[str, str]) -> str:
     """`template` with each {name} replaced once; a value that looks like a name stays as it is."""
@@ -23,12 +25,12 @@ def as_data(text: str) -> str:
 
 def as_entry(text: str) -> str:
     """`text` as data within a list: its further lines are indented, so that none of them looks like the next entry."""
-    return as_data(text).replace("\n", "\n      ")
+    return "\n      ".join(as_data(text).splitlines())
 
 
 def numbered(texts: Sequence[str]) -> str:
     """The texts as data, one below the other under their numbers."""
-    return "\n".join(f"{number}. {as_entry(text)}" for number, text in enumerate(texts, 1)) or "(none)"
+    return "\n".join(f"{number}. {as_entry(text)}" for number, text in enumerate(texts, 1)) or NOTHING
 
 
 def transcript(turns: Sequence[str], observations: Sequence[str]) -> str:
@@ -39,12 +41,12 @@ def transcript(turns: Sequence[str], observations: Sequence[str]) -> str:
         observations: one a call, in order, as the policy saw them; a rollout that was cut lacks the last ones.
     """
     attempts = [attempt for turn in turns for attempt in _attempts(turn)]
-    answers = [*observations, *["(none)"] * len(attempts)]
+    answers = [*observations, *[NOTHING] * len(attempts)]
     lines = [
         f"{number}. call: {as_entry(attempt)}\n   response: {as_entry(answer)}"
         for number, (attempt, answer) in enumerate(zip(attempts, answers, strict=False), 1)
     ]
-    return "\n".join(lines) or "(none)"
+    return "\n".join(lines) or NOTHING
 
 
 def _attempts(turn: str) -> list[str]:

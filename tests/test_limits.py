@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prefect import flow, task
@@ -14,7 +15,6 @@ from prefect.concurrency.sync import concurrency
 import tasks.train as training
 from slca_core.config import GpuProfile, JudgeConfig, ServicesConfig, Study, load_study
 from slca_core.errors import ConfigError
-from slca_core.services.frozen import Services
 from slca_core.trainer.spec import TrainSpec
 from tasks.limits import GPUS, SERVICES, limited, slots
 from tasks.plan import make_plan
@@ -64,7 +64,7 @@ def two_runs(tmp_path, monkeypatch):
 
     @flow
     def compare() -> list[tuple[float, float]]:
-        services = Services("", "")
+        services = SimpleNamespace(urls=lambda roles: {})
         data, sft = made["curate"], made["finetune sft"]
         runs = [training.train_arm.submit(study, arm, 1, data, sft, services) for arm in study.arms]
         assert [run.result().facts["updates"] for run in runs] == [2, 2]

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import aiosqlite
 from filelock import FileLock
 
 from slca_core.errors import ServiceError
 from slca_core.fingerprint import digest
 
 _BUSY_S = 60.0
+_T = TypeVar("_T")
 _TABLE = """
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY,
@@ -59,56 +62,59 @@ class AnswerCache:
 
     def __init__(self, path: Path, *, one_host: bool = True) -> None:
         self.path = path
-        self._opening = asyncio.Lock()
-        self._open: aiosqlite.Connection | None = None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        journal = "wal" if one_host else "truncate"
+        # One thread has the connection: an answer is there in microseconds, and the event loop waits for no disk.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="answers")
+        self._journal = "wal" if one_host else "truncate"
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             # Two processes may not change the journal at once.
             with FileLock(path.with_suffix(".lock")), closing(sqlite3.connect(path, timeout=_BUSY_S)) as connection:
-                if connection.execute("PRAGMA journal_mode").fetchone()[0] != journal:
-                    connection.execute(f"PRAGMA journal_mode = {journal}")
+                if connection.execute("PRAGMA journal_mode").fetchone()[0] != self._journal:
+                    connection.execute(f"PRAGMA journal_mode = {self._journal}")
                 connection.execute(_TABLE)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from error
 
     async def get(self, question: Question) -> str | None:
-        return await self._read(question.key)
+        return await self._in_thread(self._read, question.key)
 
     async def put(self, question: Question, text: str) -> str:
         """The answer that stands from now on: another's, if somebody else was first."""
-        key = question.key
-        try:
-            connection = await self._connection()
-            row = (key, str(question.service.get("model", "")), text)
-            await connection.execute("INSERT OR IGNORE INTO answers (key, service, text) VALUES (?, ?, ?)", row)
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
-        stored = await self._read(key)
-        assert stored is not None
-        return stored
+        return await self._in_thread(self._write, question.key, str(question.service.get("model", "")), text)
 
     async def close(self) -> None:
-        if self._open is not None:
-            await self._open.close()
-            self._open = None
+        await self._in_thread(self._close)
 
-    async def _read(self, key: str) -> str | None:
+    async def _in_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
         try:
-            connection = await self._connection()
-            rows = list(await connection.execute_fetchall("SELECT text FROM answers WHERE key = ?", (key,)))
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
         except sqlite3.Error as error:
             raise self._unusable(error) from error
-        return rows[0][0] if rows else None
 
-    async def _connection(self) -> aiosqlite.Connection:
-        async with self._opening:
-            if self._open is None:
-                self._open = await aiosqlite.connect(self.path, timeout=_BUSY_S, isolation_level=None)
-                await self._open.execute("PRAGMA synchronous = NORMAL")
-            return self._open
+    def _read(self, key: str) -> str | None:
+        row = self._connection.execute("SELECT text FROM answers WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
 
-    def _unusable(self, error: sqlite3.Error) -> ServiceError:
+    def _write(self, key: str, service: str, text: str) -> str:
+        connection = self._connection
+        connection.execute("INSERT OR IGNORE INTO answers (key, service, text) VALUES (?, ?, ?)", (key, service, text))
+        return str(connection.execute("SELECT text FROM answers WHERE key = ?", (key,)).fetchone()[0])
+
+    def _close(self) -> None:
+        if "_connection" in self.__dict__:
+            self._connection.close()
+            del self._connection
+
+    @cached_property
+    def _connection(self) -> sqlite3.Connection:
+        """The thread's own; every statement is committed at once."""
+        connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
+        # The journal of a file is its own if it is "wal", and the connection's otherwise.
+        connection.execute(f"PRAGMA journal_mode = {self._journal}")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+    def _unusable(self, error: sqlite3.Error | OSError) -> ServiceError:
         return ServiceError(
             f"A cache of the services' answers was expected at {self.path}, it cannot be used: {error}. "
             "Delete the file: answers are then asked for again."

@@ -215,6 +215,7 @@ def _text_of(response: httpx.Response, usage: Usage) -> str | _Failure:
     try:
         answer = response.json()
         text = answer["choices"][0]["message"]["content"] or ""
+        text.encode()  # JSON can spell half a character, which no file and no tokenizer takes.
         tokens = answer.get("usage") or {}
         usage.prompt_tokens += tokens.get("prompt_tokens") or 0
         usage.completion_tokens += tokens.get("completion_tokens") or 0

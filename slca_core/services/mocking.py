@@ -20,6 +20,7 @@ from slca_core.dialogue import ToolCall
 
 _RETURNS = re.compile(r"Returns ((?:\w+ \((?:integer|number|string|boolean)\)(?:, )?)+)")
 _FIELD = re.compile(r"(\w+) \((\w+)\)")
+_META_SCHEMA = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
 # fmt: off
 _WORDS = (
     "amber", "birch", "cedar", "coral", "delta", "ember", "fern", "flint", "grove", "harbor", "iris", "ivory",
@@ -51,7 +52,7 @@ def mock_response(tool: dict[str, Any] | None, call: ToolCall) -> str:
     if schema is not None:
         answer = _instance(schema, identity, call.arguments)
         # A schema may ask for what `_instance` does not know; an invalid answer would be worse than none of its kind.
-        if jsonschema_rs.is_valid(schema, answer):
+        if _is_instance(schema, answer):
             return json.dumps(answer, ensure_ascii=False)
     answer = {name: _field(name, kind, identity, call.arguments) for name, kind in returned_fields(tool).items()}
     return json.dumps(answer, ensure_ascii=False)
@@ -59,13 +60,17 @@ def mock_response(tool: dict[str, Any] | None, call: ToolCall) -> str:
 
 def _field(name: str, kind: str, identity: str, arguments: Mapping[str, Any]) -> Any:
     given = arguments.get(name)
-    if given is not None and _is_of(kind, given):
+    if given is not None and _is_instance({"type": kind}, given):
         return given
     return _VALUES[kind](_seed(identity, name))
 
 
-def _is_of(kind: str, value: Any) -> bool:
-    return bool(jsonschema_rs.is_valid({"type": kind}, value))
+def _is_instance(schema: Any, value: Any) -> bool:
+    """Whether `value` is one; of a schema that cannot be read by itself, such as one that refers elsewhere, nothing is."""
+    try:
+        return jsonschema_rs.Draft202012Validator(schema, validate_formats=False, offline=True).is_valid(value)
+    except ValueError:
+        return False
 
 
 def _seed(identity: str, place: str) -> int:
@@ -76,15 +81,15 @@ def _response_schema(tool: dict[str, Any] | None) -> dict[str, Any] | None:
     """The tool's schema of its responses, where it has one that is a schema."""
     definition = (tool or {}).get("function", tool or {})
     schema = definition.get("outputSchema", (tool or {}).get("outputSchema"))
-    return schema if isinstance(schema, dict) and jsonschema_rs.meta.is_valid(schema) else None
+    return schema if isinstance(schema, dict) and _is_instance(_META_SCHEMA, schema) else None
 
 
-def _instance(schema: Any, identity: str, arguments: Mapping[str, Any], place: str = "") -> Any:
+def _instance(schema: Any, identity: str, arguments: Mapping[str, Any], place: str = "", name: str = "") -> Any:
     """An instance of the schema, as far as types, enumerations, bounds, properties and items go."""
     if not isinstance(schema, dict):
         return {}
-    given = arguments.get(place.rpartition(".")[2])
-    if given is not None and jsonschema_rs.is_valid(schema, given):
+    given = arguments.get(name)
+    if given is not None and _is_instance(schema, given):
         return given
     seed = _seed(identity, place)
     if "const" in schema:
@@ -93,12 +98,12 @@ def _instance(schema: Any, identity: str, arguments: Mapping[str, Any], place: s
         return schema["enum"][seed % len(schema["enum"])]
     for union in ("anyOf", "oneOf"):
         if schema.get(union):
-            return _instance(schema[union][0], identity, arguments, place)
+            return _instance(schema[union][0], identity, arguments, place, name)
     kind = schema.get("type", "object" if "properties" in schema else "string")
     kind = kind[0] if isinstance(kind, list) else kind
     if kind == "object":
         properties = {name: {} for name in schema.get("required", ())} | schema.get("properties", {})
-        return {name: _instance(part, identity, arguments, f"{place}.{name}") for name, part in properties.items()}
+        return {name: _instance(part, identity, arguments, f"{place}.{name}", name) for name, part in properties.items()}
     if kind == "array":
         length = max(schema.get("minItems", 0), min(2, schema.get("maxItems", 2)))
         return [_instance(schema.get("items", {"type": "string"}), identity, arguments, f"{place}[{at}]") for at in range(length)]

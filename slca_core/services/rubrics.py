@@ -21,6 +21,7 @@ from typing import Any
 
 from slca_core.judge import SHORTEST_ANSWER, Rating
 from slca_core.simulator.sgls import is_error
+from slca_core.transcript import NOTHING
 from slca_core.verdict import Verdict
 
 LONGEST = 60  # words
@@ -53,8 +54,8 @@ def is_solved(question: str, responses: Sequence[str] | None, final: str) -> Ver
 
 
 def is_complete(responses: Sequence[str]) -> bool:
-    """The checker's vote: something was called, and nothing that was called came back as an error of the simulator."""
-    return bool(responses) and not any(map(is_error, responses))
+    """The checker's vote: something was called, and every call has a response that is no error of the simulator."""
+    return bool(responses) and not any(response == NOTHING or is_error(response) for response in responses)
 
 
 def _values(responses: Iterable[str]) -> Iterator[str]:

@@ -61,7 +61,7 @@ def _section(prompt: str, name: str) -> str | None:
 
 
 def _responses(calls: str) -> list[str]:
-    return [response for response in _RESPONSE.findall(calls) if response != "(none)"]
+    return _RESPONSE.findall(calls)
 
 
 MODELS: dict[str, Callable[[str], str]] = {

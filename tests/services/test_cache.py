@@ -36,11 +36,13 @@ async def write(path, one_host, who, count):
     print("ready", flush=True)
     sys.stdin.readline()
     cache = AnswerCache(Path(path), one_host=one_host == "True")
-    for number in range(int(count)):
-        shared, own = Question({}, f"shared {number}"), Question({}, f"own {number}", who)
-        stored = [await cache.put(shared, f"{who} {number}"), await cache.put(own, f"{who} {number}")]
-        print(json.dumps([*stored, await cache.get(shared), await cache.get(own)]), flush=True)
-    await cache.close()
+    try:
+        for number in range(int(count)):
+            shared, own = Question({}, f"shared {number}"), Question({}, f"own {number}", who)
+            stored = [await cache.put(shared, f"{who} {number}"), await cache.put(own, f"{who} {number}")]
+            print(json.dumps([*stored, await cache.get(shared), await cache.get(own)]), flush=True)
+    finally:
+        await cache.close()
 
 asyncio.run(write(*sys.argv[1:]))
 """
@@ -53,10 +55,13 @@ from slca_core.services.cache import AnswerCache, Question
 
 async def write(path, one_host, number):
     cache = AnswerCache(Path(path), one_host=one_host == "True")
-    while True:
-        await cache.put(Question({}, str(number)), f"{number} " * 5000)
-        print(number, flush=True)
-        number += 1
+    try:
+        while True:
+            await cache.put(Question({}, str(number)), f"{number} " * 5000)
+            print(number, flush=True)
+            number += 1
+    finally:
+        await cache.close()
 
 asyncio.run(write(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 """

@@ -1,4 +1,4 @@
-"""What the stand-in mocker answers: an instance of the schema a tool promises, with the call's arguments in it, fixed by the call."""
+"""What the stand-in mocker answers: an instance of the schema a tool promises, with the call's arguments in it."""
 
 from __future__ import annotations
 
@@ -235,7 +235,9 @@ def asked() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize(
-    "schema", [lambda url: of(field={"$ref": url}), lambda url: {**of(field={"type": "integer"}), "$schema": url}]
+    "schema",
+    [lambda url: of(field={"$ref": url}), lambda url: {**of(field={"type": "integer"}), "$schema": url}],
+    ids=["reference", "dialect"],
 )
 def test_what_a_schema_refers_to_elsewhere_is_not_fetched(asked, schema):
     url, paths = asked

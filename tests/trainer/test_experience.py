@@ -22,6 +22,7 @@ ROLLOUTS = [
 TOOL = [[1, 2], [1], [1, 2, 3], [2]]
 SUMMARY = [[5, 6], [4, 5, 6, 7], [6], [4, 5]]
 CUT = 3  # this one was cut while calling
+FAILED: tuple[int, ...] = ()
 UNIT = 2**-0.5  # the z-scores of a group of two
 
 
@@ -30,7 +31,7 @@ def experience(index: int) -> Experience:
     reward = torch.tensor([r_tool + r_sum])
     values = {
         **{"r_tool": r_tool, "r_sum": r_sum, "outcome": r_tool, "action": r_tool},
-        **{"position": position, "sample_index": sample, "cut_calling": index == CUT, "failed": False},
+        **{"position": position, "sample_index": sample, "cut_calling": index == CUT, "failed": index in FAILED},
     }
     return Experience(
         sequences=torch.arange(len(mask) + 1)[None],
@@ -137,3 +138,22 @@ def test_the_filter_changes_nothing_where_every_group_teaches(route):
     plain, _, _ = route("slca", [[0, 1, 2, 3]])
     filtered, _, _ = route("slca", [[0, 1, 2, 3]], rollout_filter="zero_spread")
     assert all(filtered[number].equal(plain[number]) for number in plain)
+
+
+@pytest.mark.parametrize("estimator", ["slca", "grpo"])
+def test_a_group_with_a_failed_rollout_leaves_the_policy_loss_and_the_others_are_as_they_were(route, monkeypatch, estimator):
+    plain, _, _ = route(estimator, [[0, 1, 2, 3]])
+    monkeypatch.setitem(globals(), "FAILED", (1,))
+    dropped, _, maker = route(estimator, [[0, 3], [2, 1]])
+    assert maker.complete_B.tolist() == [False, True, True, False], "in the order of the batches"
+    policy = torch.tensor([sum(mask) for _, _, mask, _, _ in ROLLOUTS])
+    assert not dropped[0].any()
+    assert not dropped[1].any()
+    for number in (2, 3):
+        assert dropped[number].tolist() == pytest.approx((plain[number] * policy.sum() / policy[2:].sum()).tolist(), abs=1e-6)
+
+
+def test_with_every_group_incomplete_nothing_is_taught(route, monkeypatch):
+    monkeypatch.setitem(globals(), "FAILED", (0, 3))
+    dropped, _, _ = route("slca", [[0, 1, 2, 3]])
+    assert not any(row.any() for row in dropped.values())
