@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from slca_core.config import CpuProfile, Deployment, RlConfig, ServiceConfig, SftConfig, SlurmLauncher, Study
+from slca_core.config import CpuProfile, Deployment, RlConfig, SftConfig, SlurmLauncher, Study
 from slca_core.records import write_atomically
 from slca_core.trainer.arguments import rl_arguments, service_arguments, sft_arguments, sft_launch
 from slca_core.trainer.launch import environment
@@ -14,6 +14,7 @@ from slca_core.trainer.launchers.jobs import job_name
 from slca_core.trainer.launchers.slurm import batch_script
 from slca_core.trainer.spec import TrainSpec
 from tasks.report import SFT, SFT_FULL
+from tasks.services import study_roles
 from tasks.workspace import Workspace
 
 # Stock argument -> where its value comes from.
@@ -94,13 +95,16 @@ def commands(study: Study) -> Iterator[tuple[str, list[str]]]:
 
 
 def _services(study: Study) -> Iterator[tuple[str, list[str]]]:
-    services: dict[str, ServiceConfig] = {"mocker": study.services.mocker, "judge": study.services.judge}
-    for role, service in services.items():
+    for role in study_roles(study):
+        service = study.services.of(role)
         if service.deployment:
-            argv, published = (service_arguments(service, one) for one in (service.deployment, PUBLISHED[role]))
-            sources = dict.fromkeys((option[0].removeprefix("--") for option in _options(argv)), _TABLES[role]) | _STUDY
+            argv = service_arguments(service, service.deployment)
+            published = service_arguments(service, PUBLISHED[role]) if role in PUBLISHED else []
+            table = _TABLES.get(role, "study services")
+            sources = dict.fromkeys((option[0].removeprefix("--") for option in _options(argv)), table) | _STUDY
             call = shlex.join(["vllm", "serve", service.deployment.checkpoint])
-            yield f"serve the {role}, for {service.url}", as_shell(call, argv, published, sources)
+            whose = "started, watched and stopped by the run" if service.managed == "vllm" else f"for {service.url}"
+            yield f"serve the {role.replace('_', ' ')}, {whose}", as_shell(call, argv, published, sources)
 
 
 def _finetuning(study: Study) -> Iterator[tuple[str, list[str]]]:

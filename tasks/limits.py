@@ -21,6 +21,7 @@ from prefect.context import TaskRunContext
 from slca_core.config import CpuProfile, Study
 from slca_core.errors import ConfigError
 from tasks.progress import say
+from tasks.services import study_roles
 
 GPUS, SERVICES = "slca-gpus", "slca-services"
 _SOON_S = 2.0
@@ -28,7 +29,7 @@ _SOON_S = 2.0
 
 def slots(study: Study) -> dict[str, int]:
     """How many slots of each limit a step of the study holds: its GPUs, or one for the CPU profile's machine; one at the services,
-    none if they are stand-ins, which a run has to itself.
+    none if they are stand-ins or vLLM servers, which a run has to itself.
     """
     machine = study.machine
     if isinstance(machine, CpuProfile):
@@ -36,7 +37,7 @@ def slots(study: Study) -> dict[str, int]:
     else:
         engines = 0 if machine.colocate else machine.vllm_engines * machine.vllm_tensor_parallel
         gpus = machine.actor_nodes * machine.actor_gpus_per_node + engines
-    external = "external" in (study.services.mocker.managed, study.services.judge.managed)
+    external = any(study.services.of(role).managed == "external" for role in study_roles(study))
     return {GPUS: gpus, SERVICES: int(external)}
 
 

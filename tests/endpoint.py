@@ -30,8 +30,13 @@ def answer_to(prompt: str) -> str:
     return f'<tool_response>\n{{"value": "{sha256(prompt.encode()).hexdigest()[:8]}"}}\n</tool_response>'
 
 
+def latency_of(prompt: str, mean_s: float) -> float:
+    """Half to three halves of the mean, the same for the same prompt."""
+    return mean_s * (0.5 + int.from_bytes(sha256(prompt.encode()).digest()[:8]) / 2**64)
+
+
 class Endpoint:
-    """Chat completions after `latency_s` (half to three halves of it), a share of `faults` of the requests misdone.
+    """Chat completions after `latency_of` the prompt, a share of `faults` of the requests misdone.
 
     Attributes:
         did: what became of how many requests; "answered" is among it.
@@ -54,7 +59,7 @@ class Endpoint:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
-            await (self.closing.wait() if deed == "timeout" else asyncio.sleep(self.latency_s * self.draw.uniform(0.5, 1.5)))
+            await (self.closing.wait() if deed == "timeout" else asyncio.sleep(latency_of(prompt, self.latency_s)))
             return self._do(deed, request, prompt)
         finally:
             self.at_once -= 1

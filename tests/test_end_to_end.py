@@ -19,6 +19,7 @@ import yaml
 
 from slca_core.config import REPOSITORY, Study, load_study
 from slca_core.segments import split_segments
+from tasks.rescore import rescore_study
 from tests.chaos import kills, outcome
 from tests.smallest import SMALLEST
 from tests.waiting import wait_until
@@ -38,6 +39,11 @@ def report(study, prefect_server) -> dict:
     from flows.reproduce import reproduce
 
     return json.loads(reproduce(study).json.read_text())
+
+
+def first_line(study: Study, arm: str) -> dict:
+    (folder,) = (study.root / "artifacts" / "train").glob(f"{arm}-seed1-*")
+    return json.loads((folder / "metrics.jsonl").read_text().splitlines()[0])
 
 
 def first_update(study: Study, arm: str) -> pd.DataFrame:
@@ -117,6 +123,35 @@ def test_a_second_run_does_nothing_again_and_leaves_the_same_report(report, stud
     assert report_paths(study).html.read_bytes() == html
 
 
+def test_with_every_endpoint_down_the_stored_rollouts_score_as_they_did(report, study):
+    found = dict(rescore_study(study, study))
+    assert {name.partition(" ")[0] for name in found} == {"train", "evaluate"}
+    for name, rescored in found.items():
+        assert rescored.after, name
+        assert (rescored.unanswered, rescored.differing) == ([], []), name
+
+
+def test_under_other_settings_they_score_otherwise(report, study):
+    penalised = study.model_copy(update={"rl": study.rl.model_copy(update={"omission_penalty": -0.25})})
+    found = dict(rescore_study(study, penalised))["train grpo, seed 1"]
+    assert found.differing
+    assert {row["r_sum"] for row in found.after if row["omitted"]} == {-0.25}
+
+
+def test_the_report_tells_what_the_services_were_asked(report):
+    training, evaluation = report["services"]["training"], report["services"]["evaluation"]
+    # Two arms of three updates of eight rollouts, and four checkpoints' eight items, greedy and sampled.
+    assert (training["rollouts"], training["usage"]["judge"]["calls"]) == (48, 48)
+    assert (evaluation["rollouts"], evaluation["usage"]["judge"]["calls"]) == (64, 64)
+    assert not any(training["failures"].values())
+
+
+def test_matched_arms_ask_the_judge_once_for_the_rollouts_they_share(report, study):
+    first = {arm: first_line(study, arm) for arm in ("grpo", "slca")}
+    cached = sorted(line["judge/cached"] for line in first.values())
+    assert cached[1] == 8, "the second arm's first update is the first one's"
+
+
 def test_killed_in_training_and_in_evaluation_it_ends_as_if_nobody_had(report, study, tmp_path_factory):
     folder = tmp_path_factory.mktemp("k")
     path = folder / "study.yaml"
@@ -155,8 +190,10 @@ def test_real_records_run_without_a_special_case(tmp_path_factory, prefect_serve
         "rl": {**SMALLEST["rl"], "max_length": 1500},
         "evaluation": {"toucan_test": {"samples": 0}},
     }
-    study = Study(name="real", root=tmp_path_factory.mktemp("r"), arms=("slca",), **real)
+    study = Study(name="real", root=tmp_path_factory.mktemp("r"), arms=("slca", "rltr", "toolpo_judge"), **real)
     report = json.loads(reproduce(study).json.read_text())
-    assert [row["name"] for row in report["rows"]] == ["sft", "sft_full", "slca"]
+    assert [row["name"] for row in report["rows"]] == ["sft", "sft_full", "slca", "rltr", "toolpo_judge"]
+    assert report["services"]["training"]["usage"]["checker"]["calls"] == 3 * 24
+    assert not any(rescored.differing or rescored.unanswered for _, rescored in rescore_study(study, study))
     (manifest,) = Path(study.root / "artifacts" / "curate").glob("real-*/manifest.json")
     assert json.loads(manifest.read_text())["read"] == 310

@@ -14,7 +14,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import bench_advantages, bench_hierr, bench_schemas
+from tests.bench import bench_advantages, bench_hierr, bench_schemas, bench_services
 from tests.bench.measure import Row
 
 OUT = Path("bench.json")
@@ -23,7 +23,7 @@ console = Console()
 
 def main() -> None:
     rows: list[Row] = []
-    for benchmark in (bench_schemas, bench_hierr, bench_advantages):
+    for benchmark in (bench_schemas, bench_hierr, bench_advantages, bench_services):
         rows += benchmark.run()
     machine = _machine()
     OUT.write_text(json.dumps({"machine": machine, "rows": [row.to_json() for row in rows]}, indent=2) + "\n")

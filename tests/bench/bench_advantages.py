@@ -133,11 +133,10 @@ def _openrlhf(work: Workload):
         seed=1,
         rl=RlConfig(prompts_per_update=ROLLOUTS // GROUP, minibatch_prompts=ROLLOUTS // GROUP, group_size=GROUP),
         services=ServicesConfig(),
-        mocker_url="http://mocker.test/v1",
-        judge_url="http://judge.test/v1",
         machine=CpuProfile(),
         initial_checkpoint="/checkpoints/sft",
         folder="/tmp/bench",
+        root="/tmp/bench",
     )
     strategy = SimpleNamespace(args=parsed_arguments(spec))
 
