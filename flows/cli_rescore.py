@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from slca_core.config import Study
+from slca_core.errors import ConfigError
 from slca_core.rescoring import Rescored
+from slca_core.rollout import Scoring
 from tasks.rescore import rescore_study, write_rescored
 
 console = Console()
@@ -17,7 +19,7 @@ console = Console()
 
 def show(study: Study, changed: Study) -> None:
     """A row a step; SystemExit 1 if rewards differ although both studies score alike, or answers are missing."""
-    same = study.rl == changed.rl
+    same = require_scoring_alone(study, changed)
     table = Table("step", "rollouts", "left out", "unanswered", "differing", "R_tool", "R_sum", box=box.SIMPLE_HEAD)
     table.columns[0].no_wrap = True
     for column in table.columns[1:]:
@@ -38,6 +40,18 @@ def show(study: Study, changed: Study) -> None:
     elif not trouble:
         console.print("The rewards came out as they were stored, bit for bit.", highlight=False)
     raise SystemExit(bool(trouble))
+
+
+def require_scoring_alone(study: Study, changed: Study) -> bool:
+    """Whether both score alike.
+
+    Raises:
+        ConfigError: they differ in more than `rl`, of which rescoring would know nothing.
+    """
+    if study.model_copy(update={"rl": changed.rl}) != changed:
+        raise ConfigError("Rescoring takes settings below rl, such as --with rl.hierr_semantics=release; others were given.")
+    scored = [(study.rl, changed.rl, None), *((study.rl_of(arm), changed.rl_of(arm), arm) for arm in study.arms)]
+    return all(Scoring.of(old, arm) == Scoring.of(new, arm) for old, new, arm in scored)
 
 
 def _mean(found: Rescored, name: str) -> str:

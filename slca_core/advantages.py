@@ -58,6 +58,7 @@ def compute_advantages(
     lambda_tool: float = 1.0,
     lambda_sum: float = 1.0,
     eps: float = 1e-6,
+    kept_B: Tensor | None = None,
 ) -> Advantages:
     """Advantages of every token under one estimator (Eq. 3).
 
@@ -65,6 +66,7 @@ def compute_advantages(
         rewards: by name, one scalar a rollout, shape (B,); omission already applied (`rewards.omission`).
         group_B: any integer a rollout, equal within a prompt's group; groups may be ragged and interleaved.
         eps: added to the standard deviation; numerical only.
+        kept_B: rollouts that count, whole groups of them, bool, shape (B,); the others enter no statistics and get no advantage.
 
     Raises:
         ValueError: a reward the estimator needs is not given, or has another shape than (B,).
@@ -72,11 +74,13 @@ def compute_advantages(
     """
     reward_BR = _stack_rewards(estimator, rewards, segments)
     present_BS = torch.stack((segments.tool_present_B, segments.summary_present_B), dim=1)
-    presence_columns = {"all": torch.ones_like(present_BS[:, 0]), "tool": present_BS[:, 0], "summary": present_BS[:, 1]}
+    kept_B = torch.ones_like(present_BS[:, 0]) if kept_B is None else kept_B.to(present_BS.device)
+    present_BS &= kept_B[:, None]
+    presence_columns = {"all": kept_B, "tool": present_BS[:, 0], "summary": present_BS[:, 1]}
     present_BR = torch.stack([presence_columns[rule] for rule in estimator.presence], dim=1)
     index_B = torch.unique(group_B.to(reward_BR.device), return_inverse=True)[1]
 
-    z_BR = _standardise(estimator, reward_BR, present_BR, index_B, eps)
+    z_BR = _standardise(estimator, reward_BR, present_BR, kept_B, index_B, eps)
     weight_S = z_BR.new_tensor((lambda_tool, lambda_sum) if estimator.weighted else (1.0, 1.0))
     credit_BS = weight_S * (z_BR @ z_BR.new_tensor(estimator.routing).T)
     if estimator.routing_alone is not None:
@@ -112,7 +116,9 @@ def normalise_within_groups(
     return torch.where(count_B >= 2, centred_B, 0.0)
 
 
-def _standardise(estimator: Estimator, reward_BR: Tensor, present_BR: Tensor, index_B: Tensor, eps: float) -> Tensor:
+def _standardise(
+    estimator: Estimator, reward_BR: Tensor, present_BR: Tensor, kept_B: Tensor, index_B: Tensor, eps: float
+) -> Tensor:
     scale_B = None
     if estimator.signals is not None:
         reward_BR = reward_BR @ reward_BR.new_tensor(estimator.signals).T
@@ -127,8 +133,7 @@ def _standardise(estimator: Estimator, reward_BR: Tensor, present_BR: Tensor, in
     ]
     if estimator.normaliser == "batch":
         total_B, one_batch_B = torch.stack(columns).sum(dim=0), torch.zeros_like(index_B)
-        everyone_B = torch.ones_like(index_B, dtype=torch.bool)
-        columns = [normalise_within_groups(total_B, everyone_B, one_batch_B, by_std=estimator.by_std, eps=eps)]
+        columns = [normalise_within_groups(total_B, kept_B, one_batch_B, by_std=estimator.by_std, eps=eps)]
     return torch.stack(columns, dim=1)
 
 

@@ -85,7 +85,7 @@ def _advantages(case: dict[str, Any]) -> Iterator[Deviation]:
     outcome_B = apply_omission_to_outcome(doubles["outcome"], omitted_B)
     rewards = {"tool": tool_B, "summary": summary_B, "outcome": outcome_B, "action": doubles["action"]}
     segments, group_B = split_segments(torch.tensor(case["masks"])), torch.tensor(case["group"])
-    settings = {key: float(case[key]) for key in ("lambda_tool", "lambda_sum", "eps")}
+    settings: dict[str, Any] = {key: float(case[key]) for key in ("lambda_tool", "lambda_sum", "eps")}
     for name, expected in case["expected"].items():
         found_BT = compute_advantages(ESTIMATORS[name], rewards, segments, group_B, **settings).advantages_BT
         expected_BT = torch.tensor(expected, dtype=torch.float64)

@@ -13,6 +13,11 @@ Boundary = Literal["policy", "mocker", "judge", "checker", "scoring", "rollout"]
 BOUNDARIES: tuple[Boundary, ...] = get_args(Boundary)
 
 
+def is_finished(record: Mapping[str, Any]) -> bool:
+    """Whether a rollout has all its answers; one that has not is played again by the next attempt."""
+    return not record["error"] and not record["unread"]
+
+
 def errors_by_boundary(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """How many rollouts failed, by where; every boundary is there."""
     counts = Counter(record["error"].partition(":")[0] for record in records if record["error"])
@@ -27,7 +32,7 @@ def refuse_failures(records: Sequence[Mapping[str, Any]], limit: float, what: st
         what: whose they are, as the message begins.
     """
     failed = [record["error"] for record in records if record["error"]]
-    unread = sum(record["unread"] > 0 and not record["error"] for record in records)
+    unread = sum(not record["error"] and not is_finished(record) for record in records)
     if len(failed) + unread <= limit * len(records):
         return
     found = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -120,7 +121,7 @@ def replay(
     segments = split_segments(mask_from_ranges([[tuple(pair) for pair in spans] for spans in frame["action_ranges"]], length))
     rewards = {name: torch.tensor(frame[column].to_numpy(), dtype=torch.float64) for name, column in _REWARDS.items()}
 
-    weights = {"lambda_tool": lambda_tool, "lambda_sum": lambda_sum, "eps": eps}
+    weights: dict[str, Any] = {"lambda_tool": lambda_tool, "lambda_sum": lambda_sum, "eps": eps}
     own = compute_advantages(ESTIMATORS["slca"], rewards, segments, group_B)
     has_both_B = segments.tool_present_B & segments.summary_present_B
     conflict_B = in_conflict(own.tool_B, own.summary_B) & has_both_B

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from slca_core.dialogue import Sample
+from slca_core.failures import is_finished
 from slca_core.rollout import Scoring, Trajectory, score
 from slca_core.services.client import Lines
 from slca_core.simulator.sgls import Observation
@@ -26,7 +27,7 @@ class Rescored:
 
     Attributes:
         before, after: what of each rollout is in `SCORED`, with its `rollout_id`; as stored, and now.
-        failed: rollouts that had failed, which have no rewards to compare.
+        failed: rollouts that had failed, or of which an answer could not be read: they have no rewards of anybody's.
         unanswered: rollouts whose answers are not all on disk: (rollout_id, what is missing).
     """
 
@@ -56,7 +57,7 @@ async def rescore(
     """
     found = Rescored()
     for record in records:
-        if record["error"]:
+        if not is_finished(record):
             found.failed += 1
             continue
         asked = lines(record)

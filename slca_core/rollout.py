@@ -133,7 +133,7 @@ class RolloutRecord:
         error: boundary, kind and message of what ended the rollout, parted by ": "; its rewards then mean nothing.
         votes: the completeness checker's; None for an answer that did not come or could not be read.
         verdict: the outcome judge's.
-        unread: answers of judge and checker that could not be read, and so scored 0.
+        unread: ratings, verdicts and sets of votes that could not be read, and so scored 0.
         broken_responses: the mocker's answers without a whole response block.
         services: role -> what this rollout asked of it, as `Usage.to_json`.
     """
@@ -230,11 +230,12 @@ async def play(
     `generate` gets all tokens so far, how many it may write, and the turn's number. Of its exceptions only a ServiceError or a
     cancelled request becomes the rollout's: an engine in this process that breaks has broken for every rollout.
     """
-    tools = ToolSet.of(sample.tools)
-    prompt_ids = encode(tokenizer, chat.render(sample.prompt, sample.tools, generate=True))
-    trajectory = Trajectory(token_ids=list(prompt_ids), prompt_tokens=len(prompt_ids))
+    trajectory = Trajectory(token_ids=[], prompt_tokens=0)
     where: Boundary = "rollout"
     try:
+        trajectory.token_ids = encode(tokenizer, chat.render(sample.prompt, sample.tools, generate=True))
+        trajectory.prompt_tokens = len(trajectory.token_ids)
+        tools = ToolSet.of(sample.tools)
         for turn in range(limits.max_turns):
             budget = min(limits.turn_tokens, _room(trajectory, limits))
             if budget < 1:
@@ -461,7 +462,10 @@ async def _judge(sample: Sample, trajectory: Trajectory, scoring: Scoring, ask_j
 
 
 async def _votes(sample: Sample, trajectory: Trajectory, count: int, ask: Ask | None) -> tuple[list[Vote | None], int]:
-    """So many votes, None where one failed or could not be read, and how many could not be read; raises if nobody answered."""
+    """So many votes, None where one failed or could not be read, and 1 if none could be read; raises if nobody answered.
+
+    App. C leaves out votes that failed: the others make the mean.
+    """
     if ask is None:
         raise ValueError("a completeness checker was expected to ask; none was given")
     responses = [observation.text for observation in trajectory.observations]
@@ -471,7 +475,7 @@ async def _votes(sample: Sample, trajectory: Trajectory, count: int, ask: Ask | 
     if len(faults) == count:
         raise faults[0]
     votes = [parse_vote(answer) if isinstance(answer, str) else None for answer in answers]
-    return votes, votes.count(None) - len(faults)
+    return votes, int(votes.count(None) == count)
 
 
 def _rewards(

@@ -37,15 +37,18 @@ CODE = (
     "slca_core.benchmarks.toucan",
     "slca_core.calls",
     "slca_core.chat",
+    "slca_core.dialogue",
     "slca_core.judge",
     "slca_core.rewards",
     "slca_core.rollout",
     "slca_core.schemas",
+    "slca_core.services.client",
+    "slca_core.services.frozen",
     "slca_core.simulator",
     "slca_core.trainer.serve",
     "slca_core.transcript",
 )
-ITEMS = "items.parquet"
+ITEMS, JOURNAL = "items.parquet", "rollouts.jsonl"
 
 
 def evaluation_step(study: Study, condition: str, seed: int, data: Record, checkpoint: Record) -> Step:
@@ -76,6 +79,7 @@ def evaluate_checkpoint(
     step = evaluation_step(study, condition, seed, data, checkpoint)
     with Tracking(study).child(step, condition=condition, seed=seed) as run:
         record = workspace.store.run(step, lambda folder: _evaluate(study, condition, seed, data, checkpoint, services, folder))
+        Journal(record.folder / JOURNAL).remove()
         run.log_items(pd.read_parquet(record.folder / ITEMS).assign(condition=condition), toucan.NAME)
         run.finish(record, datasets=[("test", split_path(data, "test"))])
     facts = record.facts
@@ -98,7 +102,7 @@ def _evaluate(
             f"(rl.max_length - rl.response_tokens); none of the {too_long} held-out ones fits. Raise rl.max_length."
         )
     protocol = toucan.Protocol(settings=settings, limits=limits, scoring=Scoring.of(study.rl), seed=seed)
-    finished, root = Journal(folder / "rollouts.jsonl"), Workspace(study).root
+    finished, root = Journal(folder / JOURNAL), Workspace(study).root
     name = f"{condition}-{checkpoint.output_digest[:8]}"
     total = len(samples) * (settings.samples + 1)
     with (
@@ -115,7 +119,6 @@ def _evaluate(
     items = toucan.as_items(results, condition=checkpoint.output_digest[:12], seed=seed)
     items.to_parquet(folder / ITEMS, compression="zstd")
     pd.DataFrame(records).to_parquet(folder / "rollouts.parquet", compression="zstd")
-    finished.remove()
     books = {
         "rollouts": len(records),
         "failures": errors_by_boundary(records),

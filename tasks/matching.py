@@ -45,5 +45,5 @@ def spent_by(run: Record) -> Spent:
         rollouts=sum(rollouts),
         tokens=round(sum(count * tokens for count, tokens in zip(rollouts, per_rollout, strict=True))),
         judge_calls=round(sum(line.get("judge/calls", 0.0) for line in lines)),
-        mocker_calls=round(sum(line.get("mocker/calls", 0.0) for line in lines)),
+        mocker_calls=round(sum(line.get(f"{role}/calls", 0.0) for line in lines for role in ("mocker", "alternate_mocker"))),
     )

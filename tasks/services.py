@@ -36,8 +36,9 @@ def frozen_services(study: Study) -> Iterator[StageServices]:
 
 
 def services_identity(services: ServicesConfig, roles: Iterable[str]) -> dict[str, Any]:
-    """What of the services in these roles bears on results."""
-    return {role: identity(services.of(role)) for role in roles}
+    """What of the services in these roles bears on results; without a cache, the same call meets another answer each time."""
+    uncached = {} if services.cache else {"cache": False}
+    return {role: identity(services.of(role)) for role in roles} | uncached
 
 
 def training_identity(study: Study, arm: Arm) -> dict[str, Any]:

@@ -31,16 +31,16 @@ CODE = (
     "slca_core.estimators",
     "slca_core.calls",
     "slca_core.chat",
-    "slca_core.checker",
     "slca_core.dialogue",
     "slca_core.judge",
     "slca_core.rewards",
     "slca_core.rollout",
     "slca_core.schemas",
     "slca_core.segments",
+    "slca_core.services.client",
+    "slca_core.services.frozen",
     "slca_core.simulator",
     "slca_core.transcript",
-    "slca_core.verdict",
     "slca_core.trainer.agent",
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu",
@@ -51,8 +51,15 @@ CODE = (
     "slca_core.trainer.run_rl",
     "slca_core.trainer.sampling",
     "slca_core.trainer.shuffling",
+    "slca_core.trainer.spec",
     "slca_core.trainer.trainer",
 )
+
+
+def training_code(arm: Arm) -> tuple[str, ...]:
+    """The modules that bear on an arm's training."""
+    checker = ("slca_core.checker",) if arm.asks_checker else ()
+    return (*CODE, *checker, *(("slca_core.verdict",) if arm.asks_for_outcome else ()))
 
 
 def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) -> Step:
@@ -70,7 +77,7 @@ def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) 
         name=f"{arm.name}-seed{seed}",
         config=config,
         inputs={"rl_split": data.facts["files"]["rl.parquet"], "sft": sft.output_digest},
-        code=CODE,
+        code=training_code(arm),
         placement=placement(study),
     )
 

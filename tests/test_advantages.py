@@ -273,3 +273,21 @@ def test_with_every_group_kept_advantages_are_as_they_were_and_with_none_nothing
     everyone = torch.ones(4, dtype=torch.bool)
     assert without_groups(advantages_BT, everyone, policy_BT).equal(advantages_BT)
     assert not without_groups(advantages_BT, ~everyone, policy_BT).any()
+
+
+@pytest.mark.parametrize("estimator", ["slca", "grpo", "gdpo", "slca_joint_scale"])
+def test_groups_that_do_not_count_bear_on_no_other(estimator):
+    mask_BT = torch.tensor([[1, 0, 1]] * 6)
+    group_B = torch.tensor([0, 0, 0, 1, 1, 1])
+    rewards = {
+        name: torch.tensor([0.1, 0.5, 0.9, *values]) for name, values in (("tool", [0.2, 0.4, 0.3]), ("summary", [1.0, 0.0, 0.5]))
+    }
+    kept_B = group_B == 0
+    spoiled = {name: torch.where(kept_B, reward_B, 7.0) for name, reward_B in rewards.items()}
+    alone = {name: reward_B[:3] for name, reward_B in rewards.items()}
+    expected = compute_advantages(ESTIMATORS[estimator], alone, split_segments(mask_BT[:3]), group_B[:3]).advantages_BT
+    for some in (rewards, spoiled):
+        found = compute_advantages(ESTIMATORS[estimator], some, split_segments(mask_BT), group_B, kept_B=kept_B)
+        assert found.advantages_BT[:3].equal(expected)
+        assert not found.advantages_BT[3:].any()
+        assert found.teaching_B(group_B).tolist() == [True] * 3 + [False] * 3

@@ -140,9 +140,9 @@ def test_under_other_settings_they_score_otherwise(report, study):
 
 def test_the_report_tells_what_the_services_were_asked(report):
     training, evaluation = report["services"]["training"], report["services"]["evaluation"]
-    # Two arms of three updates of eight rollouts, and four checkpoints' eight items, greedy and sampled.
+    # Two arms of three updates of eight rollouts. Eight items, greedy and sampled, of each checkpoint: arms may share one.
     assert (training["rollouts"], training["usage"]["judge"]["calls"]) == (48, 48)
-    assert (evaluation["rollouts"], evaluation["usage"]["judge"]["calls"]) == (64, 64)
+    assert evaluation["rollouts"] == evaluation["usage"]["judge"]["calls"] in (48, 64)
     assert not any(training["failures"].values())
 
 

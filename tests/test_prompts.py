@@ -11,6 +11,7 @@ import pytest
 
 from slca_core.calls import render_call
 from slca_core.checker import completeness_prompt
+from slca_core.config import Arm, load_arm
 from slca_core.dialogue import ToolCall
 from slca_core.judge import judge_prompt
 from slca_core.simulator.prompts import mocker_prompt
@@ -52,9 +53,18 @@ def test_no_file_is_left_over():
     assert {path.stem for path in FOLDER.iterdir()} == set(PROMPTS)
 
 
-@pytest.mark.parametrize("module", ["simulator", "judge", "checker", "verdict", "transcript"])
-def test_a_prompts_wording_bears_on_the_identity_of_training(module):
-    assert f"slca_core.{module}" in train.CODE
+@pytest.mark.parametrize(
+    ("arm", "modules"),
+    [
+        ("slca", {"simulator", "judge", "transcript"}),
+        ("rltr", {"simulator", "judge", "transcript", "checker"}),
+        ("toolpo_judge", {"simulator", "judge", "transcript", "verdict"}),
+    ],
+)
+def test_a_prompts_wording_bears_on_the_identity_of_the_arms_that_send_it(arm, modules):
+    code = set(train.training_code(Arm.model_validate(load_arm(arm))))
+    prompts = {f"slca_core.{module}" for module in ("simulator", "judge", "transcript", "checker", "verdict")}
+    assert code & prompts == {f"slca_core.{module}" for module in modules}
 
 
 @pytest.mark.parametrize("module", ["simulator", "judge", "transcript"])

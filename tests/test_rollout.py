@@ -469,9 +469,9 @@ GONE = ServiceError("gone")
     [
         (("1", "1", "0"), 2 / 3, [1, 1, 0], 0),
         (("The calls are complete: 1", "0", "1."), 2 / 3, [1, 0, 1], 0),
-        (("1", "maybe", "0"), 1 / 2, [1, None, 0], 1),
+        (("1", "maybe", "0"), 1 / 2, [1, None, 0], 0),
         (("1", GONE, "1"), 1.0, [1, None, 1], 0),
-        (("", "?", "10"), 0.0, [None, None, None], 3),
+        (("", "?", "10"), 0.0, [None, None, None], 1),
     ],
 )
 def test_rltrs_reward_is_the_mean_of_the_votes_that_came(tokenizer, answers, r_tool, votes, unread):
@@ -517,3 +517,10 @@ def test_the_releases_short_circuits_ask_nobody_and_score_zero(tokenizer, turns,
     judge = Says(EXCELLENT)
     record = rate(run(Policy(tokenizer, *turns)), judge, judge_short_circuits=True)
     assert (len(judge.prompts), record.summary_score, record.unread, record.error) == (asked, float(asked), 0, None)
+
+
+def test_a_sample_that_cannot_be_shown_fails_alone(tokenizer):
+    broken = dataclasses.replace(SAMPLE, tools=({"type": "function", "function": {"name": "x", "parameters": {"type": 7}}},))
+    played = run(Policy(tokenizer, SUMMARY), sample=broken)
+    assert played.error.startswith("rollout: ")
+    assert rate(played, sample=broken).error == played.error

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from slca_core.failures import is_finished
+
 
 class Journal:
     """The journal at `path`, a file that is appended to; None keeps nothing. A line that a crash cut counts for nothing."""
@@ -31,9 +33,9 @@ class Journal:
         return self._finished.get(rollout_id)
 
     def add(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Keeps a rollout, but for one that failed, which the next attempt plays again. Returns the record as it is read back."""
+        """Keeps a rollout that has all its answers; others the next attempt plays again. Returns the record as it is read back."""
         line = json.dumps(record, ensure_ascii=False)
-        if self.path is not None and not record["error"]:
+        if self.path is not None and is_finished(record):
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
         return dict(json.loads(line))

@@ -9,7 +9,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -69,8 +69,7 @@ class AnswerCache:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Two processes may not change the journal at once.
             with FileLock(path.with_suffix(".lock")), closing(sqlite3.connect(path, timeout=_BUSY_S)) as connection:
-                if connection.execute("PRAGMA journal_mode").fetchone()[0] != self._journal:
-                    connection.execute(f"PRAGMA journal_mode = {self._journal}")
+                self._choose_journal(connection)
                 connection.execute(_TABLE)
         except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from error
@@ -109,13 +108,18 @@ class AnswerCache:
     def _connection(self) -> sqlite3.Connection:
         """The thread's own; every statement is committed at once."""
         connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
-        # The journal of a file is its own if it is "wal", and the connection's otherwise.
-        connection.execute(f"PRAGMA journal_mode = {self._journal}")
+        self._choose_journal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         return connection
+
+    def _choose_journal(self, connection: sqlite3.Connection) -> None:
+        """The journal is the file's own if it is "wal", and the connection's otherwise; while others use the file, it stays."""
+        with suppress(sqlite3.OperationalError):
+            if connection.execute("PRAGMA journal_mode").fetchone()[0] != self._journal:
+                connection.execute(f"PRAGMA journal_mode = {self._journal}")
 
     def _unusable(self, error: sqlite3.Error | OSError) -> ServiceError:
         return ServiceError(
             f"A cache of the services' answers was expected at {self.path}, it cannot be used: {error}. "
-            "Delete the file: answers are then asked for again."
+            "If no other run is at work, delete the file: answers are then asked for again."
         )

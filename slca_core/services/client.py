@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -37,34 +37,42 @@ class _Failure:
     of_every_call: bool = True
     retry_after_s: float = 0.0
 
+    def is_outage(self, ends: float) -> bool:
+        """Whether nobody listens, at a time when one still waits for that to change."""
+        return self.fault == "connection" and time.monotonic() < ends
+
 
 @dataclass
 class ChatClient:
     """Puts single-message questions to one service. Make one per event loop; `close` it at the end.
 
     Args:
-        name: the role, as in a study's `services`.
+        role: as in a study's `services`.
         url: of the /v1 root.
         cache: where answers are kept and found; None asks for each.
         identity: what of the service bears on its answers (`frozen.identity`), for the cache.
+        reads: whether an answer is one that can be read; others are given, and not kept.
         offline: what the cache does not have is an error, nobody is asked.
     """
 
-    name: str
+    role: str
     url: str
     config: ServiceConfig
     cache: AnswerCache | None = None
     identity: Mapping[str, Any] = field(default_factory=dict)
+    reads: Callable[[str], bool] = lambda _: True
     offline: bool = False
     transport: httpx.AsyncBaseTransport | None = None
 
     def __post_init__(self) -> None:
+        self.name = self.role.replace("_", " ")
+        self._key = self._find_key()
         self._http = HttpxAiohttpClient(
             base_url=self.url,
             # A request as a whole is timed below.
             timeout=None,
             limits=httpx.Limits(max_connections=self.config.concurrency, max_keepalive_connections=self.config.concurrency),
-            headers={"Authorization": f"Bearer {self._key()}"},
+            headers={"Authorization": f"Bearer {self._key or 'EMPTY'}"},
             trust_env=False,
             transport=self.transport,
         )
@@ -96,10 +104,10 @@ class ChatClient:
     async def close(self) -> None:
         await self._http.aclose()
 
-    def _key(self) -> str:
+    def _find_key(self) -> str | None:
         variable = self.config.api_key_env
         if variable is None or self.offline:
-            return "EMPTY"
+            return None
         if not (key := os.environ.get(variable)):
             raise ConfigError(f"The key of the {self.name} was expected in the environment variable {variable}, which is not set.")
         return key
@@ -109,7 +117,8 @@ class ChatClient:
         assert self.cache is not None
         event = self._asking[question.key] = asyncio.Event()
         try:
-            return await self.cache.put(question, await self._fetch(question.prompt, usage))
+            answer = await self._fetch(question.prompt, usage)
+            return await self.cache.put(question, answer) if self.reads(answer) else answer
         finally:
             del self._asking[question.key]
             event.set()
@@ -129,19 +138,21 @@ class ChatClient:
         try:
             # Kept between the tries: a service in trouble is not asked by more at once, and is found dead before all have asked.
             async with self._slots:
-                text = await self._post_with_retries(body, usage, started + self.config.patience_s)
+                text = await self._post_with_retries(body, usage)
         except ServiceError:
             usage.failed += 1
             raise
         usage.seconds += time.monotonic() - started
         return text
 
-    async def _post_with_retries(self, body: dict[str, Any], usage: Usage, outage_ends: float) -> str:
+    async def _post_with_retries(self, body: dict[str, Any], usage: Usage) -> str:
         failure, tries = None, 0
-        while failure is None or (failure.again and tries <= self.config.retries):
+        outage_ends = time.monotonic() + self.config.patience_s
+        while failure is None or (failure.again and (tries <= self.config.retries or failure.is_outage(outage_ends))):
             if failure:
                 # The paper's back-off, 1 s or 2 s times the attempt, and up to a quarter more, so that not all come back at once.
-                back_off_s = self.config.retry_delay_s * tries * (1 + random.uniform(0, _JITTER))
+                attempt = min(tries, self.config.retries + 1)
+                back_off_s = self.config.retry_delay_s * attempt * (1 + random.uniform(0, _JITTER))
                 await asyncio.sleep(max(back_off_s, min(failure.retry_after_s, self.config.timeout_s)))
             self._breaker.let_through()
             answer = await self._post(body, usage)
@@ -151,8 +162,6 @@ class ChatClient:
                 return answer
             failure = answer
             usage.count(failure.fault)
-            if failure.fault == "connection" and time.monotonic() < outage_ends:
-                tries = 1
         if failure.of_every_call:
             self._breaker.unanswered(failure.problem)
         after = "one try" if tries == 1 else f"{tries} tries"
@@ -175,13 +184,20 @@ class ChatClient:
                 raise
             return _Failure("cancelled", _explain(error))
         if response.status_code == 200:
-            return _text_of(response, usage)
-        problem = f"HTTP {response.status_code}: {response.text[:200]}"
+            text = _text_of(response, usage)
+            if text is None:
+                return _Failure("unreadable", f"its answer is no chat completion: {self._start_of(response)}")
+            return text
+        problem = f"HTTP {response.status_code}: {self._start_of(response)}"
         if response.status_code == 429:
             return _Failure("rate_limited", problem, retry_after_s=_retry_after_s(response))
         if response.status_code in _PASSING:
             return _Failure("server_error", problem, retry_after_s=_retry_after_s(response))
         return _Failure("refused", problem, again=False, of_every_call=response.status_code in _OF_EVERY_CALL)
+
+    def _start_of(self, response: httpx.Response) -> str:
+        """What a message shows of a response; a server may repeat the key it was sent."""
+        return (response.text.replace(self._key, "***") if self._key else response.text)[:200]
 
 
 @dataclass
@@ -207,11 +223,11 @@ class Lines:
     checker: Line | None = None
 
     def usage(self) -> dict[str, dict[str, float]]:
-        lines = {"mocker": self.mocker, "judge": self.judge, "checker": self.checker}
-        return {role: line.usage.to_json() for role, line in lines.items() if line}
+        lines = [line for line in (self.mocker, self.judge, self.checker) if line]
+        return {line.client.role: line.usage.to_json() for line in lines}
 
 
-def _text_of(response: httpx.Response, usage: Usage) -> str | _Failure:
+def _text_of(response: httpx.Response, usage: Usage) -> str | None:
     try:
         answer = response.json()
         text = answer["choices"][0]["message"]["content"] or ""
@@ -220,7 +236,7 @@ def _text_of(response: httpx.Response, usage: Usage) -> str | _Failure:
         usage.prompt_tokens += tokens.get("prompt_tokens") or 0
         usage.completion_tokens += tokens.get("completion_tokens") or 0
     except (ValueError, LookupError, TypeError, AttributeError):
-        return _Failure("unreadable", f"its answer is no chat completion: {response.text[:200]}")
+        return None
     return str(text)
 
 

@@ -13,31 +13,33 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from slca_core.config import CpuProfile, GpuProfile, ServiceConfig, ServicesConfig
+from slca_core.checker import parse_vote
+from slca_core.config import CpuProfile, GpuProfile, LocalLauncher, ServiceConfig, ServicesConfig
 from slca_core.fingerprint import code_digest
+from slca_core.judge import parse_rating
 from slca_core.services.cache import AnswerCache
 from slca_core.services.client import ChatClient, Line, Lines
 from slca_core.services.process import LOOPBACK, free_port, keep_serving, serve
+from slca_core.verdict import parse_verdict
 
-STANDIN_CODE = (
-    "slca_core.services.standins",
-    "slca_core.services.mocking",
-    "slca_core.services.rubrics",
-    "slca_core.checker",
-    "slca_core.judge",
-    "slca_core.simulator",
-    "slca_core.transcript",
-    "slca_core.verdict",
-)
+_STANDIN = ("slca_core.dialogue", "slca_core.services.standins")
+_RATING = ("slca_core.judge", "slca_core.services.rubrics", "slca_core.simulator", "slca_core.transcript", "slca_core.verdict")
+STANDIN_CODE = {
+    "standin-mocker": (*_STANDIN, "slca_core.services.mocking", "slca_core.simulator"),
+    "standin-judge": (*_STANDIN, *_RATING),
+    "standin-checker": (*_STANDIN, *_RATING, "slca_core.checker"),
+}
 
 
 def identity(service: ServiceConfig) -> dict[str, Any]:
-    """What of a service bears on its answers: model and decoding, and a stand-in's code; not where it runs."""
+    """What of a service bears on its answers: model and decoding, the weights we serve or a stand-in's code; not where it runs."""
     values: dict[str, Any] = {"model": service.model, "temperature": service.temperature, "max_tokens": service.max_tokens}
     if service.extra_body:
         values["extra_body"] = service.extra_body
     if service.managed == "standin":
-        values["standin_code"] = code_digest(*STANDIN_CODE)
+        values["standin_code"] = code_digest(*STANDIN_CODE.get(service.model, _STANDIN))
+    if service.managed == "vllm" and service.deployment:
+        values |= {"checkpoint": service.deployment.checkpoint, "dtype": service.deployment.dtype}
     return values
 
 
@@ -50,7 +52,8 @@ def open_cache(services: ServicesConfig, root: Path, machine: CpuProfile | GpuPr
     """The answers below `root`; None for a study that keeps none."""
     if not services.cache:
         return None
-    return AnswerCache(cache_path(root), one_host=isinstance(machine, CpuProfile) or machine.actor_nodes == 1)
+    one_node = isinstance(machine, CpuProfile) or machine.actor_nodes == 1
+    return AnswerCache(cache_path(root), one_host=one_node and isinstance(machine.launcher, LocalLauncher))
 
 
 class Clients:
@@ -59,6 +62,7 @@ class Clients:
     Args:
         urls: role -> URL of its /v1 root.
         cache: None asks for every answer.
+        shares: how many such sets of clients a run has at work, which share what each service takes at once.
         options: of each `ChatClient`.
     """
 
@@ -67,16 +71,19 @@ class Clients:
         services: ServicesConfig,
         urls: Mapping[str, str],
         cache: AnswerCache | None,
+        *,
+        shares: int = 1,
         **options: Any,
     ) -> None:
         self._cache = cache
         self._by_role = {
             role: ChatClient(
-                name=role.replace("_", " "),
+                role=role,
                 url=url,
-                config=services.of(role),
+                config=_share(services.of(role), shares),
                 cache=cache,
                 identity=identity(services.of(role)),
+                reads=READS.get(role, lambda _: True),
                 **options,
             )
             for role, url in urls.items()
@@ -104,6 +111,17 @@ class Clients:
             await client.close()
         if self._cache:
             await self._cache.close()
+
+
+def _share(service: ServiceConfig, shares: int) -> ServiceConfig:
+    return service.model_copy(update={"concurrency": max(1, service.concurrency // shares)})
+
+
+# Role -> whether an answer can be read; one that cannot is not kept.
+READS: dict[str, Callable[[str], bool]] = {
+    "judge": lambda answer: parse_rating(answer) is not None or parse_verdict(answer) is not None,
+    "checker": lambda answer: parse_vote(answer) is not None,
+}
 
 
 class Serving:

@@ -14,7 +14,7 @@ FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 @dataclass(slots=True)
 class Usage:
-    """Every request ends as an answer or as a fault: requests = calls - cached - failed + faults, but for what a breaker held back.
+    """Every request ends as an answer or as a fault: requests = calls - cached - failed + faults.
 
     Attributes:
         calls: questions put to the service, whoever answered them.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
@@ -31,7 +32,9 @@ class AgentExecutor(AgentExecutorBase):
     def __init__(self) -> None:
         self.spec = load_spec()
         services = self.spec.services
-        self.clients = Clients(services, self.spec.urls, open_cache(services, self.spec.root, self.spec.machine))
+        machine = self.spec.machine
+        cache = open_cache(services, self.spec.root, machine)
+        self.clients = Clients(services, self.spec.urls, cache, shares=getattr(machine, "vllm_engines", 1))
         self.spec.spool.mkdir(parents=True, exist_ok=True)
 
     async def execute(
@@ -82,6 +85,7 @@ class AgentExecutor(AgentExecutorBase):
     ) -> ledger.Spooled:
         """One rollout; played again if it fails and the study says so. The services' answers it had are in the cache."""
         spec, asker = self.spec, self.spec.asker(update, sample.sample_id, sample_index)
+        spent: list[Mapping[str, Any]] = []
         for _ in range(1 + (_REPLAYS if spec.rl.incomplete_groups == "retry" else 0)):
             trajectory, record = await roll(
                 sample,
@@ -95,6 +99,8 @@ class AgentExecutor(AgentExecutorBase):
                 update=update,
                 sample_index=sample_index,
             )
+            spent.append({"services": record.services})
             if record.error is None:
                 break
-        return ledger.Spooled(record.to_json(), trajectory.logprobs)
+        services = {role: usage.to_json() for role, usage in ledger.usage_by_role(spent).items()}
+        return ledger.Spooled(record.to_json() | {"services": services}, trajectory.logprobs)

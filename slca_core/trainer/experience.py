@@ -36,6 +36,8 @@ class RoutedExperienceMaker(RemoteExperienceMaker):
             name: torch.cat([experience.info[key] for experience in experiences])
             for name, key in (("tool", "r_tool"), ("summary", "r_sum"), ("outcome", "outcome"), ("action", "action"))
         }
+        failed_B = torch.cat([experience.info["failed"] for experience in experiences]).bool()
+        self.complete_B = ~torch.isin(group_B, group_B[failed_B])
         arm = self.spec.arm
         self.routed = compute_advantages(
             arm.estimator,
@@ -45,10 +47,9 @@ class RoutedExperienceMaker(RemoteExperienceMaker):
             lambda_tool=arm.lambda_tool,
             lambda_sum=arm.lambda_sum,
             eps=self.spec.rl.eps,
+            kept_B=self.complete_B,
         )
         self.teaching_B = self.routed.teaching_B(group_B)
-        failed_B = torch.cat([experience.info["failed"] for experience in experiences]).bool()
-        self.complete_B = ~torch.isin(group_B, group_B[failed_B])
         kept_B = self.complete_B & (self.teaching_B if self.spec.rl.rollout_filter == "zero_spread" else True)
         advantages_BT = without_groups(self.routed.advantages_BT, kept_B, mask_BT.bool())
         start = 0

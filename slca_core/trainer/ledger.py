@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from slca_core.errors import DataError
-from slca_core.failures import errors_by_boundary
+from slca_core.failures import errors_by_boundary, is_finished
 from slca_core.services.usage import FAULTS, Usage, total
 
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ def spool(folder: Path, rollout: Spooled) -> None:
 
 
 def read_spooled(folder: Path, rollout_id: str) -> Spooled | None:
-    """A rollout that an earlier attempt at this update has finished; None if there is none, or it failed."""
+    """A rollout that an earlier attempt at this update has finished; None if there is none, or an answer was missing."""
     path = folder / f"{rollout_id}.json"
     if not path.exists():
         return None
     values = json.loads(path.read_text())
-    return None if values["record"]["error"] else Spooled(values["record"], values["logprobs"])
+    return Spooled(values["record"], values["logprobs"]) if is_finished(values["record"]) else None
 
 
 def collect_spool(folder: Path, update: int, expected: int) -> list[dict[str, Any]]:
@@ -112,16 +112,18 @@ def write_rollouts(folder: Path, update: int, records: Sequence[dict[str, Any]],
 def summarise(update: int, records: Sequence[dict[str, Any]], routed: Advantages, status: dict[str, Any]) -> dict[str, float]:
     """The update's line: rewards and parts, behaviour, lengths, advantages, and what stock OpenRLHF reports."""
     frame = pd.DataFrame(records)
-    mean = frame[[*_MEANS]].astype(float).mean()
+    # What a failed rollout has for rewards means nothing.
+    scored = frame[frame["error"].isna()]
+    mean = scored[[*_MEANS]].astype(float).mean()
     unmatched = (frame["n_open"] - frame["n_close"]).abs()
     lengths = frame["token_ids"].map(len)
     line = {
         "update": update,
         "rollouts": len(frame),
-        "reward": float((frame["r_tool"] + frame["r_sum"]).mean()),
+        "reward": float((scored["r_tool"] + scored["r_sum"]).mean()),
         **{name: float(value) for name, value in mean.items()},
         "format_valid": float(mean["fmt"]),
-        "omission_rate": float(frame["omitted"].mean()),
+        "omission_rate": float(scored["omitted"].mean()),
         "unmatched_tags": float(unmatched.mean()),
         "refused_calls": float(frame["refused_calls"].mean()),
         "unread_answers": float((frame["unread"] > 0).mean()),

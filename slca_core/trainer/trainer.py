@@ -62,5 +62,5 @@ class RoutedPPOTrainer(plain(ppo_trainer.PPOTrainer)):
         line["zero_spread"] = float((~self.experience_maker.teaching_B).float().mean())
         line["incomplete_groups"] = float((~self.experience_maker.complete_B).float().mean())
         ledger.append_line(self.spec.metrics, line)
-        ledger.clear_spool(self.spec.spool, global_step)
         super().save_logs_and_checkpoints(global_step, logs_dict, client_states)
+        ledger.clear_spool(self.spec.spool, global_step)

@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def rollout(rollout_id: str, text: str = "fine", error: str | None = None) -> dict:
-    return {"rollout_id": rollout_id, "error": error, "final_response": text}
+    return {"rollout_id": rollout_id, "error": error, "unread": 0, "final_response": text}
 
 
 def test_a_finished_rollout_is_found_by_the_next_attempt(path):

@@ -239,7 +239,7 @@ def test_what_one_host_kept_several_hosts_find(tmp_path):
 def test_a_file_that_is_no_database_is_named_with_what_to_do(tmp_path, one_host, content):
     path = tmp_path / "answers.sqlite"
     path.write_bytes(content)
-    with pytest.raises(ServiceError, match=rf"expected at {path}, it cannot be used: .* Delete the file"):
+    with pytest.raises(ServiceError, match=rf"expected at {path}, it cannot be used: .* delete the file"):
         AnswerCache(path, one_host=one_host)
 
 
@@ -248,5 +248,21 @@ def test_a_database_of_another_form_is_named_with_what_to_do(tmp_path, ask):
     path = tmp_path / "answers.sqlite"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE answers (number INTEGER)")
-    with pytest.raises(ServiceError, match=rf"expected at {path}, it cannot be used: .* Delete the file"):
+    with pytest.raises(ServiceError, match=rf"expected at {path}, it cannot be used: .* delete the file"):
         ask(path, QUESTION)
+
+
+def test_a_file_that_others_use_keeps_its_journal(tmp_path):
+    path = tmp_path / "answers.sqlite"
+
+    async def both() -> tuple[str | None, str | None]:
+        local, cluster = AnswerCache(path), None
+        await local.put(Question({"model": "m"}, "p"), "one")
+        cluster = AnswerCache(path, one_host=False)
+        await cluster.put(Question({"model": "m"}, "q"), "two")
+        found = await local.get(Question({"model": "m"}, "q")), await cluster.get(Question({"model": "m"}, "p"))
+        await local.close()
+        await cluster.close()
+        return found
+
+    assert asyncio.run(both()) == ("two", "one")

@@ -347,3 +347,33 @@ def test_a_key_is_in_no_answer_that_is_kept(cached, monkeypatch, tmp_path):
     monkeypatch.setenv("JUDGE_KEY", "sesame")
     assert ask(cached(Server(good()), api_key_env="JUDGE_KEY")) == "fine"
     assert all(b"sesame" not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("status", [401, 200, 429])
+def test_a_key_that_a_server_repeats_is_in_no_message(monkeypatch, status):
+    monkeypatch.setenv("JUDGE_KEY", "sk-sesame")
+    server = Server(httpx.Response(status, text="bad key: Bearer sk-sesame"))
+    with pytest.raises(ServiceError, match=r"bad key: Bearer \*\*\*") as raised:
+        ask(client(server, api_key_env="JUDGE_KEY"))
+    assert "sesame" not in str(raised.value)
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_patience_begins_when_a_call_has_its_slot_and_the_message_counts_every_try(retries):
+    server = Server(*[httpx.ConnectError("refused")] * 5, httpx.Response(400, text="no"))
+    with pytest.raises(ServiceError, match="after 6 tries: HTTP 400: no"):
+        ask(client(server, retries=retries, outage_s=60.0))
+
+
+def test_an_answer_that_cannot_be_read_is_given_and_not_kept(cached):
+    server = Server(good())
+    for _ in range(2):
+        chat = cached(server)
+        chat.reads = lambda answer: answer != "fine"
+        assert asyncio.run(chat.ask("Hi", Usage())) == "fine"
+    assert len(server.requests) == 2
+
+
+def test_half_a_character_is_no_answer():
+    broken = httpx.Response(200, content=b'{"choices": [{"message": {"content": "a\\ud800"}}]}')
+    assert ask(client(Server(broken, good()))) == "fine"

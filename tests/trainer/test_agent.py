@@ -141,6 +141,24 @@ def test_a_failed_rollout_is_played_again_if_the_study_says_so(roll, spooled):
     assert engine.turns == 2 * SAMPLES + 1, "one first turn was written twice"
 
 
+def test_what_the_discarded_tries_cost_is_on_the_account(roll, spooled):
+    roll(Services(refused), incomplete_groups="retry")
+    asked = [record["services"]["mocker"] for record in spooled()]
+    assert sorted(one["requests"] for one in asked) == [1, 1, 2]
+    assert sum(one["refused"] for one in asked) == sum(one["failed"] for one in asked) == 1
+
+
+def test_an_unreadable_rating_is_asked_for_again_by_the_next_attempt(roll, spooled):
+    def mumble(number: int, model: str) -> httpx.Response | None:
+        said = httpx.Response(200, json={"choices": [{"message": {"content": "Quite good."}}]})
+        return said if model == "standin-judge" else None
+
+    roll(Services(mumble))
+    assert [record["unread"] for record in spooled()] == [1] * SAMPLES
+    roll(Services())
+    assert [(record["unread"], record["rating"]) for record in spooled()] == [(0, "poor")] * SAMPLES
+
+
 def test_one_that_fails_again_and_again_is_given_up(roll):
     results, _ = roll(Services(lambda number, model: httpx.Response(400)), incomplete_groups="retry")
     assert [result["extra_logs"]["failed"] for result in results] == [1.0] * SAMPLES

@@ -141,6 +141,7 @@ def test_the_line_of_an_update_averages_its_rollouts(records, routed):
 def test_an_unreadable_rating_and_a_failed_rollout_are_counted_apart(routed):
     records = [record(0, unread=1), record(1, error="judge: gone"), record(2)]
     line = ledger.summarise(3, records, routed, {})
+    assert line["reward"] == pytest.approx((1.25 - 1.0) / 2), "of those that were scored"
     assert (line["unread_answers"], line["error_rate"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
     assert (line["errors/judge"], line["errors/mocker"]) == (1, 0)
 
