@@ -81,6 +81,9 @@ def evaluate_checkpoint(
         record = workspace.store.run(step, lambda folder: _evaluate(study, condition, seed, data, checkpoint, services, folder))
         Journal(record.folder / JOURNAL).remove()
         run.log_items(pd.read_parquet(record.folder / ITEMS).assign(condition=condition), toucan.NAME)
+        run.log_values(
+            {f"{role}/{name}": value for role, usage in record.facts["services"].items() for name, value in usage.items()}
+        )
         run.finish(record, datasets=[("test", split_path(data, "test"))])
     facts = record.facts
     scores = f"process {facts['process']:.3f}, exact {facts['exact']:.3f} (greedy)"

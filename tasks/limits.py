@@ -10,6 +10,7 @@ killed gives its own back within minutes.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -24,7 +25,7 @@ from tasks.progress import say
 from tasks.services import study_roles
 
 GPUS, SERVICES = "slca-gpus", "slca-services"
-_SOON_S = 2.0
+_SOON_S = 5.0
 
 
 def slots(study: Study) -> dict[str, int]:
@@ -65,15 +66,16 @@ def limited(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 @contextmanager
 def _hold(name: str, occupy: int) -> Iterator[None]:
+    waits = threading.Timer(_SOON_S, say, (f"waiting for {occupy} of the slots of Prefect's limit {name}",))
+    waits.start()
     with ExitStack() as stack:
         try:
-            stack.enter_context(concurrency(name, occupy=occupy, timeout_seconds=_SOON_S))
-        except TimeoutError:
-            say(f"waiting for {occupy} of the slots of Prefect's limit {name}")
             stack.enter_context(concurrency(name, occupy=occupy))
         except ConcurrencySlotAcquisitionError as error:
             raise ConfigError(
                 f"{occupy} slots of Prefect's limit {name} were expected for a step of this study, the server refused them: "
                 f"{' '.join(str(error.__cause__).split())}. If the limit is lower: prefect gcl update {name} --limit {occupy}"
             ) from error
+        finally:
+            waits.cancel()
         yield

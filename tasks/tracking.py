@@ -159,13 +159,20 @@ class ChildRun:
         """A per-item table and the mean of each of its metrics."""
         if self.finished:
             return
-        now = int(time.time() * 1000)
         means = items.groupby(["sampling", "metric"])["value"].mean()
-        metrics = [Metric(f"{name}/{metric}/{sampling}", float(value), now, 0) for (sampling, metric), value in means.items()]
         with FileLock(self._lock):
             _log_table_once(self.client, self.run_id, items, f"{name}.json")
+        self.log_values({f"{name}/{metric}/{sampling}": value for (sampling, metric), value in means.items()})
+
+    def log_values(self, values: Mapping[str, float]) -> None:
+        """Metrics without a course in time, each once."""
+        if self.finished:
+            return
+        now = int(time.time() * 1000)
+        with FileLock(self._lock):
             known = self.client.get_run(self.run_id).data.metrics
-            self.client.log_batch(self.run_id, metrics=[metric for metric in metrics if metric.key not in known])
+            metrics = [Metric(key, float(value), now, 0) for key, value in values.items() if key not in known]
+            self.client.log_batch(self.run_id, metrics=metrics)
 
 
 def _make_store(path: Path) -> None:

@@ -180,3 +180,15 @@ def test_a_curated_study_is_not_curated_again(prefect_server, write):
     again = curate(study)
     assert again == first
     assert (again.folder / "sft.parquet").stat().st_mtime_ns == written
+
+
+def test_rescoring_before_anything_is_finished_is_one_sentence(slca, write):
+    code, _, err = slca("rescore", write())
+    assert code == 2
+    assert "Finished trainings or evaluations of toy were expected" in err
+
+
+def test_rescoring_under_settings_it_knows_nothing_of_is_refused(slca, write):
+    code, _, err = slca("rescore", write(), "--with", "data.seed=3")
+    assert code == 2
+    assert "Rescoring takes settings below rl" in err

@@ -96,3 +96,18 @@ def test_a_slurm_study_shows_and_writes_the_script_of_each_run(printed, tmp_path
 def test_a_study_with_stand_ins_prints_no_deployment(tmp_path):
     study = Study.model_validate({"name": "tiny", "policy": {"scratch": {}}, "root": tmp_path, "arms": ["slca"]})
     assert [title.split(",")[0] for title, _ in commands(study)] == ["finetune sft", "finetune sft_full", "train slca"]
+
+
+def test_a_server_that_the_run_manages_is_shown_as_it_is_started(printed):
+    deployment = "{checkpoint: Qwen/Qwen3-30B-A3B, tensor_parallel: 2, max_model_len: 16384, max_num_seqs: 256, gpu_memory: 0.85}"
+    managed = f"services.checker={{managed: vllm, model: checker, deployment: {deployment}}}"
+    text = by_title(printed(PAPER[0], "arms=[rltr]", managed), "serve the checker, started, watched and stopped by the run")
+    assert arguments(text)[:3] == ["vllm", "serve", "Qwen/Qwen3-30B-A3B"]
+    assert "--max-num-seqs 256" in shlex.join(arguments(text))
+
+
+def test_a_second_mocker_is_served_beside_the_first(printed):
+    deployment = "{checkpoint: openai/gpt-oss-120b, max_model_len: 16384, max_num_seqs: 300, gpu_memory: 0.85}"
+    alternate = f"services.alternate_mocker={{managed: vllm, model: other, deployment: {deployment}}}"
+    found = printed(PAPER[0], "arms=[grpo_alternate, slca_alternate]", alternate)
+    assert [title for title in found if title.startswith("serve")][1].startswith("serve the alternate mocker, started")

