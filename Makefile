@@ -9,7 +9,7 @@ PYTHON ?= python3.11
 SLCA   := .venv/bin/slca
 LOCK   := requirements/cpu.txt
 
-.PHONY: reproduce test ui env bench chaos lint clean
+.PHONY: reproduce test ui env bench bench-bfcl chaos lint clean
 .DEFAULT_GOAL := reproduce
 
 reproduce: env
@@ -23,6 +23,14 @@ ui: env
 
 bench: env .venv-peers/.complete
 	.venv-peers/bin/python -m tests.bench
+
+# BFCL V3's own code; a study that evaluates on it builds this itself.
+bench-bfcl: .venv-bfcl/.complete
+
+.venv-bfcl/.complete: requirements/bench-bfcl.txt
+	$(PYTHON) -m venv --clear .venv-bfcl
+	.venv-bfcl/bin/python -m pip --disable-pip-version-check --quiet install --no-deps -r requirements/bench-bfcl.txt
+	touch $@
 
 chaos: env
 	.venv/bin/python -m tests.chaos

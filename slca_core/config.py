@@ -267,7 +267,7 @@ class RlConfig(Frozen):
 
 
 class Deployment(Frozen):
-    """How vLLM serves a frozen model: here if the service is `managed: vllm`, else for the plan to print. Bears on nothing else."""
+    """How vLLM serves a frozen model: by the run itself if the service is `managed: vllm`, else for the plan to print."""
 
     checkpoint: str
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
@@ -378,8 +378,38 @@ class ToucanTestConfig(Frozen):
     concurrency: int = 64
 
 
+# Category -> its items in BFCL V3 (bfcl-eval 2025.7.17).
+BFCL_SIZES = {
+    **{"simple": 400, "java": 100, "javascript": 50, "multiple": 200, "parallel": 200, "parallel_multiple": 200},
+    **{"live_simple": 258, "live_multiple": 1053, "live_parallel": 16, "live_parallel_multiple": 24},
+    **{"multi_turn_base": 200, "multi_turn_miss_func": 200, "multi_turn_miss_param": 200, "multi_turn_long_context": 200},
+    **{"irrelevance": 240, "live_irrelevance": 882, "live_relevance": 18},
+}
+
+
+class BfclConfig(Frozen):
+    """BFCL V3; the paper ran 13 of its subsets at temperature 0 with 8,192 tokens (Table 10)."""
+
+    categories: tuple[str, ...] = Field(tuple(BFCL_SIZES)[:13], min_length=1, description="by default the paper's 13")
+    limit: int | None = Field(
+        None, ge=1, description="only the first so many items of each category; no figure of the paper's then"
+    )
+    max_tokens: int = Field(8192, ge=1)
+    concurrency: int = Field(64, ge=1)
+
+    @field_validator("categories")
+    @classmethod
+    def _categories_are_known(cls, categories: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [name for name in categories if name not in BFCL_SIZES]:
+            raise ValueError(f"BFCL V3 has no category {', '.join(unknown)}; it has {', '.join(BFCL_SIZES)}")
+        if len(set(categories)) < len(categories):
+            raise ValueError("categories must differ")
+        return categories
+
+
 class EvaluationConfig(Frozen):
     toucan_test: ToucanTestConfig = ToucanTestConfig()
+    bfcl: BfclConfig | None = Field(None, description="BFCL V3 on every checkpoint; none leaves it out")
 
 
 class LocalLauncher(Frozen):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,10 +15,13 @@ from pydantic import ConfigDict
 from slca_core.config import Frozen, Study
 from slca_core.matching import Certificate
 from slca_core.records import Record, write_atomically
+from slca_core.reporting import bfcl
 from slca_core.reporting.comparison import paired_difference
 from slca_core.reporting.figures import Curve
 from slca_core.reporting.report import ReportPaths, write_report
+from slca_core.reporting.sections import Section
 from slca_core.reporting.services import Asked, in_evaluation, in_training
+from slca_core.reporting.services import section as services_section
 from slca_core.reporting.tables import Condition, main_table
 from slca_core.results import read_results
 from slca_core.trainer.ledger import read_lines
@@ -61,7 +65,7 @@ def _make_report(study: Study, data: Record, preparation: Sequence[Record], eval
     temperature = study.evaluation.toucan_test.temperature
     table = main_table(items, conditions, backbone=study.paper_backbone, temperature=temperature)
     out = Workspace(study).reports
-    certificate = _certificate(study, data, preparation, evaluated)
+    certificate, asked = _certificate(study, data, preparation, evaluated), _asked(evaluated)
     paths = write_report(
         out,
         study_name=study.name,
@@ -74,8 +78,11 @@ def _make_report(study: Study, data: Record, preparation: Sequence[Record], eval
         manifest=data.facts,
         notes=[_matched(certificate), *_notes(study)] if certificate.matched else _notes(study),
         warnings=[_unmatched(certificate)] if certificate.mismatches else [],
-        asked=_asked(evaluated),
-        failure_limit=study.services.failure_limit,
+        sections=[*_benchmarks(study, items, conditions), services_section(asked, study.services.failure_limit)],
+        values={
+            "services": {stage.stage: dataclasses.asdict(stage) for stage in asked},
+            **({"bfcl_v3": bfcl.to_json(items, conditions)} if study.evaluation.bfcl else {}),
+        },
         mlflow_hint=f"make ui STUDY=configs/studies/{study.name}.yaml opens MLflow on these runs (experiment {study.name}).",
     )
     write_atomically(out / CERTIFICATE, certificate.model_dump_json(indent=2))
@@ -141,6 +148,13 @@ def _differences(study: Study, items: pd.DataFrame, conditions: Sequence[Conditi
     return [paired_difference(items, *pair, "process", sampling) for pair in pairs for sampling in samplings]
 
 
+def _benchmarks(study: Study, items: pd.DataFrame, conditions: Sequence[Condition]) -> list[Section]:
+    """The tables beside Toucan-Test's."""
+    if (settings := study.evaluation.bfcl) is None:
+        return []
+    return [bfcl.section(items, conditions, backbone=study.paper_backbone, limit=settings.limit, categories=settings.categories)]
+
+
 def _asked(evaluated: Sequence[Evaluated]) -> list[Asked]:
     """What trainings and evaluations asked of the frozen services; a record that several conditions share counts once."""
     trainings = {one.checkpoint.identity: one.checkpoint for one in evaluated if one.checkpoint.step == "train"}
@@ -182,7 +196,12 @@ def _notes(study: Study) -> list[str]:
     replicates = [arm.title for arm in study.arms if study.replicate_of(arm)]
     repeated = f"{', '.join(replicates)}: a replicate of an arm above, the same experiment with other random numbers."
     settled = "Settings: " + ", ".join(f"{key} = {settings[key]}" for key in shown) + "."
-    return [sources, *([start] if len(study.seeds) > 1 else []), *([repeated] if replicates else []), settled]
+    left_out = (
+        "tau2-bench is not evaluated yet."
+        if study.evaluation.bfcl
+        else "BFCL V3 is not part of this study, tau2-bench of none yet."
+    )
+    return [sources, *([start] if len(study.seeds) > 1 else []), *([repeated] if replicates else []), settled, left_out]
 
 
 def _as_frame(table) -> pd.DataFrame:

@@ -289,9 +289,21 @@ def test_the_pair_under_an_alternate_mocker_is_matched_and_trains_apart_from_the
         ("services.cache=false", {"train", "evaluate"}),
         ("rl.incomplete_groups=retry", {"train"}),
         ("rl.judge_short_circuits=true", {"train", "evaluate"}),
+        ("evaluation.bfcl={limit: 2}", {"evaluate"}),
     ],
 )
-def test_of_the_services_what_bears_on_answers_bears_on_identity(study_file, change, reruns):
+def test_of_services_and_benchmarks_what_bears_on_answers_bears_on_identity(study_file, change, reruns):
     before, after = ({one.name: one.step for one in make_plan(load_study(study_file, extra)).steps} for extra in ((), (change,)))
     changed = {before[name].step for name in before if before[name].config != after[name].config}
     assert changed == reruns
+
+
+def test_how_many_ask_bfcl_at_once_bears_on_nothing(study_file):
+    one, other = (
+        {
+            step.name: step.step.identity
+            for step in make_plan(load_study(study_file, (f"evaluation.bfcl={{concurrency: {n}}}",))).steps
+        }
+        for n in (1, 9)
+    )
+    assert one == other

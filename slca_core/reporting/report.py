@@ -6,7 +6,6 @@ in.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
@@ -19,10 +18,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from slca_core.reporting import figures, rendering, services
+from slca_core.reporting import figures, rendering
 from slca_core.reporting.comparison import PairedDifference
 from slca_core.reporting.figures import QUANTITIES, Curve, Quantity, training_curves
-from slca_core.reporting.services import Asked
+from slca_core.reporting.sections import Section
 from slca_core.reporting.tables import MainTable
 
 RANKING_CAVEAT = "At this size the five arms need not rank as in the paper."
@@ -83,8 +82,8 @@ def write_report(
     notes: Sequence[str],
     mlflow_hint: str,
     warnings: Sequence[str] = (),
-    asked: Sequence[Asked] = (),
-    failure_limit: float = 0.0,
+    sections: Sequence[Section] = (),
+    values: Mapping[str, Any] = MappingProxyType({}),
 ) -> ReportPaths:
     """Writes report.md, report.html, report.json and figures/*.svg below `out`.
 
@@ -95,8 +94,8 @@ def write_report(
         manifest: counts of the curation, as `curation.pipeline.Manifest` has them.
         mlflow_hint: how to open the tracked runs.
         warnings: what makes the comparison less than it seems, such as arms that are not matched; they come first.
-        asked: what the frozen services were asked, and what failed, by stage.
-        failure_limit: share of failed rollouts at which a step stops.
+        sections: further tables, in order.
+        values: what stands behind them, for the JSON.
     """
     out.mkdir(parents=True, exist_ok=True)
     drawn = list(zip(QUANTITIES, training_curves(curves, out / "figures"), strict=False))
@@ -108,8 +107,7 @@ def write_report(
         "findings": [finding(difference, table) for difference in differences],
         "funnel": funnel(manifest),
         "stages": stage_bars(stages),
-        "services": {"head": services.HEAD, "rows": services.rows(list(asked))},
-        "failures": [services.sentence(stage, failure_limit) for stage in asked],
+        "sections": [section for section in sections if section.rows],
         "labels": list(labels),
         "notes": list(notes),
         "mlflow_hint": mlflow_hint,
@@ -117,18 +115,18 @@ def write_report(
     paths = ReportPaths(out / "report.md", out / "report.html", out / "report.json")
     paths.markdown.write_text(_markdown(content, [(quantity, path.relative_to(out)) for quantity, path in drawn]), encoding="utf-8")
     paths.html.write_text(_html(content, [(quantity, _inline(path)) for quantity, path in drawn]), encoding="utf-8")
-    values = {
+    content_json = {
+        **values,
         **rendering.to_json(table),
         "study": study_name,
         "labels": list(labels),
         "stages": dict(stages),
-        "services": {stage.stage: dataclasses.asdict(stage) for stage in asked},
         "differences": [rendering.difference_to_json(difference) for difference in differences],
         "curation": manifest,
         "caveats": content["caveats"],
     }
     paths.json.write_text(
-        json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+        json.dumps(content_json, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
     )
     return paths
 
@@ -231,11 +229,10 @@ def _markdown(content: Mapping[str, Any], drawn: Sequence[tuple[Quantity, Path]]
         "## Stage times",
         rendering.markdown_table(["Stage", "Wall time"], [[stage.name, stage.duration] for stage in content["stages"]]),
         *(
-            ["## Frozen services", rendering.markdown_table(content["services"]["head"], content["services"]["rows"])]
-            if content["services"]["rows"]
-            else []
+            part
+            for section in content["sections"]
+            for part in (f"## {section.title}", rendering.markdown_table(section.head, section.rows), _bullets(section.notes))
         ),
-        _bullets(content["failures"]),
         "## Notes",
         _bullets([*content["notes"], content["mlflow_hint"]]),
     ]

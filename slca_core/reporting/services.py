@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slca_core.failures import BOUNDARIES
+from slca_core.reporting.sections import Section
 from slca_core.services.usage import ROLES, Usage, total
 
 HEAD = ("Service", "Calls", "From cache", "Requests", "Faults", "Unanswered", "Tokens in", "Tokens out", "Seconds a call")
@@ -62,9 +63,14 @@ def in_evaluation(facts: Sequence[Mapping[str, Any]]) -> Asked:
     )
 
 
-def rows(asked: list[Asked]) -> list[list[str]]:
+def rows(asked: Sequence[Asked]) -> list[list[str]]:
     """A line a stage and service, under `HEAD`."""
     return [_row(f"{role.replace('_', ' ')}, {stage.stage}", usage) for stage in asked for role, usage in stage.usage.items()]
+
+
+def section(asked: Sequence[Asked], failure_limit: float) -> Section:
+    """The report's table; the failures said below stop a step above `failure_limit`."""
+    return Section("Frozen services", HEAD, rows(asked), [sentence(stage, failure_limit) for stage in asked])
 
 
 def _row(name: str, usage: Usage) -> list[str]:

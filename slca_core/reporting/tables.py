@@ -256,5 +256,4 @@ def _notes_on_comparison(rows: Sequence[Row], backbone: str | None, baseline: st
         )
     elif backbone:
         notes.append(f"No published figures are known for the backbone {backbone!r}; known: {', '.join(BACKBONES)}.")
-    notes.append("BFCL V3 and tau2-bench are not evaluated yet.")
     return notes

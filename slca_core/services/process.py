@@ -137,10 +137,14 @@ def _wait_until_down(process: subprocess.Popen[bytes], url: str, ended: threadin
     return ""
 
 
-def start(argv: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Starts `argv` in a process group of its own, tethered to this process, its output in `log`."""
+def start(argv: Sequence[str], log: Path, env: Mapping[str, str], *, inherit: bool = True) -> subprocess.Popen[bytes]:
+    """Starts `argv` in a process group of its own, tethered to this process, its output in `log`.
+
+    Args:
+        inherit: False gives it `env` and nothing else of this process's environment.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, **env}
+    environment = {**os.environ, **env} if inherit else dict(env)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (environment.get("PYTHONPATH"), str(REPOSITORY))))
     with log.open("w") as sink:
         process = subprocess.Popen(

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from slca_core.errors import ServiceError
-from slca_core.services.process import LOOPBACK, free_port, keep_serving, require_free, serve, stop_all, tail
+from slca_core.services.process import LOOPBACK, free_port, keep_serving, require_free, serve, start, stop, stop_all, tail
 from tests.waiting import wait_until
 
 # A server that starts a child, writes its pid to the file named first, and listens on the port named second.
@@ -303,3 +303,13 @@ def test_a_server_that_does_not_come_up_at_first_is_an_error_and_not_tried_again
         pass
     assert said == []
     assert [path.name for path in server["log"].parent.iterdir()] == ["toy.log"]
+
+
+def test_a_process_may_be_given_its_environment_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setenv("SECRET", "sesame")
+    code = "import os; print(os.environ.get('SECRET'), os.environ['GREETING'])"
+    for inherit, said in ((False, "None hello"), (True, "sesame hello")):
+        process = start([sys.executable, "-c", code], tmp_path / "log", {"GREETING": "hello"}, inherit=inherit)
+        assert process.wait(30) == 0
+        stop(process)
+        assert (tmp_path / "log").read_text().strip() == said

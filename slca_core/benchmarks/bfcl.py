@@ -1,0 +1,148 @@
+"""BFCL V3 by its own code: data, function-calling handler and checkers of bfcl-eval, run in an environment of their own.
+
+`bfcl_worker.py` is what runs there; here are the job it gets, what its lines mean, and the figures they make. A server that is gone
+is an infrastructure error and never a score; a prompt that does not fit the model's context is a wrong answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pandas as pd
+
+from slca_core.benchmarks.toucan import PolicyServer
+from slca_core.config import BFCL_SIZES, REPOSITORY, BfclConfig
+from slca_core.errors import ServiceError
+from slca_core.results import COLUMNS
+from slca_core.services.process import start, stop, tail
+
+NAME, VERSION = "bfcl_v3", "2025.7.17"
+LABEL = f"BFCL V3: data and graders of bfcl-eval {VERSION}, function-calling mode; the paper's harness had a later release"
+WORKER = Path(__file__).with_name("bfcl_worker.py")
+ENVIRONMENT = REPOSITORY / ".venv-bfcl"
+
+_NON_LIVE = ("multiple", "parallel", "parallel_multiple")
+_SIMPLE = ("simple", "java", "javascript")
+_LIVE = ("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple")
+_MULTI_TURN = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param")
+SINGLE_TURN = (*_SIMPLE, *_NON_LIVE, *_LIVE)
+# Of the paper: no relevance, no irrelevance, no long context.
+PAPER = (*SINGLE_TURN, *_MULTI_TURN)
+
+# What a table shows, with what it is the mean of.
+FIGURES: Mapping[str, str] = {
+    "paper_mean": f"unweighted mean of the paper's {len(PAPER)} subsets",
+    "single_turn": f"unweighted mean of its {len(SINGLE_TURN)} single-turn subsets",
+    "multi_turn": f"unweighted mean of its {len(_MULTI_TURN)} multi-turn subsets",
+    "overall": "BFCL's own: mean of non-live, live (by items) and multi-turn, with relevance, irrelevance and long context",
+}
+
+
+def evaluate(
+    server: PolicyServer, config: BfclConfig, folder: Path, *, python: Path, on_poll: Callable[[int], None] = lambda _: None
+) -> list[dict[str, Any]]:
+    """The worker's line of every item, those of an earlier attempt in `folder` that met no error included.
+
+    Args:
+        server: the checkpoint's; its model name must be the checkpoint's own, since BFCL keeps environments by model name, and
+            without "_", which BFCL takes for "/".
+        python: interpreter of bfcl-eval's environment.
+        on_poll: hears how many items are done, now and then.
+
+    Raises:
+        ServiceError: the worker failed, with the end of its log.
+    """
+    out, job, log = folder / "bfcl.jsonl", folder / "bfcl-job.json", folder / "bfcl.log"
+    done = _keep_finished(out)
+    values = {
+        **{
+            "model": server.model,
+            "categories": list(config.categories),
+            "ids": sorted(done),
+            "limit": config.limit,
+        },
+        **{"threads": config.concurrency, "max_tokens": config.max_tokens, "out": str(out)},
+    }
+    job.write_text(json.dumps(values))
+    # BFCL evaluates what a model wrote: nothing of ours is in its environment.
+    env = {
+        **{name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ},
+        **{"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "EMPTY", "BFCL_PROJECT_ROOT": str(folder / "bfcl")},
+    }
+    process = start([str(python), str(WORKER), str(job)], log, env, inherit=False)
+    try:
+        while process.poll() is None:
+            on_poll(len(_lines(out)))
+            time.sleep(0.5)
+    finally:
+        stop(process)
+    if process.returncode:
+        raise ServiceError(f"BFCL's worker ended with code {process.returncode}. The end of {log}:\n{tail(log)}")
+    lines = _lines(out)
+    on_poll(len(lines))
+    return sorted(lines, key=lambda line: (config.categories.index(line["category"]), line["id"]))
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of the worker's file."""
+    if not path.exists():
+        return []
+    text = path.read_bytes().rpartition(b"\n")[0]
+    return [json.loads(line) for line in text.split(b"\n") if line]
+
+
+def _keep_finished(path: Path) -> set[str]:
+    """Leaves in the file the items that met no error; their ids."""
+    finished = [line for line in _lines(path) if not line["error"]]
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text("".join(json.dumps(line) + "\n" for line in finished))
+    unfinished.replace(path)
+    return {line["id"] for line in finished}
+
+
+def as_items(lines: Iterable[Mapping[str, Any]], *, condition: str, seed: int) -> pd.DataFrame:
+    """The long per-item table of `slca_core.results`; a category is a subset."""
+    rows = [
+        (condition, seed, NAME, line["category"], line["id"], 0, "greedy", metric, value)
+        for line in lines
+        for metric, value in _metrics(line).items()
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).sort_values(["subset", "item", "metric"], ignore_index=True)
+
+
+def _metrics(line: Mapping[str, Any]) -> dict[str, float]:
+    if line["error"]:
+        return {"error": 1.0}
+    return {"correct": float(line["valid"]), "overflow": float(line["overflow"]), "error": 0.0}
+
+
+def figures(by_category: Mapping[str, float]) -> dict[str, float | None]:
+    """`FIGURES` from the accuracy of each category, 0 to 1; None where a category it needs was not run."""
+
+    def mean(categories: Iterable[str]) -> float | None:
+        needed = list(categories)
+        return fmean(by_category[name] for name in needed) if by_category.keys() >= set(needed) else None
+
+    return {
+        "paper_mean": mean(PAPER),
+        "single_turn": mean(SINGLE_TURN),
+        "multi_turn": mean(_MULTI_TURN),
+        "overall": _overall(by_category),
+    }
+
+
+def _overall(by_category: Mapping[str, float]) -> float | None:
+    """As `generate_leaderboard_csv` of bfcl-eval computes it, from categories that were run whole."""
+    if by_category.keys() < BFCL_SIZES.keys():
+        return None
+    non_live = fmean([fmean(by_category[name] for name in _SIMPLE), *(by_category[name] for name in (*_NON_LIVE, "irrelevance"))])
+    live = {name: BFCL_SIZES[name] for name in (*_LIVE, "live_irrelevance", "live_relevance")}
+    weighted = sum(by_category[name] * size for name, size in live.items()) / sum(live.values())
+    multi_turn = fmean(by_category[name] for name in (*_MULTI_TURN, "multi_turn_long_context"))
+    return fmean((non_live, weighted, multi_turn))

@@ -1,0 +1,241 @@
+"""BFCL V3's own code against endpoints whose answers are known: an oracle, one that says nothing, one that is gone."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slca_core.benchmarks import bfcl
+from slca_core.benchmarks.toucan import PolicyServer
+from slca_core.config import BFCL_SIZES, BfclConfig
+from slca_core.errors import ServiceError
+from slca_core.failures import refuse_failures
+from slca_core.services.process import LOOPBACK, free_port
+from tasks.environments import require_bfcl
+
+pytestmark = pytest.mark.e2e
+
+Answer = Callable[[dict[str, Any]], list[tuple[str, dict]] | int]
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    return require_bfcl()
+
+
+@pytest.fixture(scope="module")
+def data(python) -> Path:
+    (found,) = python.parents[1].glob("lib/python*/site-packages/bfcl_eval/data")
+    return found
+
+
+def read(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+
+
+@contextmanager
+def endpoint(answer: Answer) -> Iterator[str]:
+    """Chat completions: the calls that `answer` gives, or the HTTP status it gives instead."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            given = answer(body)
+            if isinstance(given, int):
+                self._send(given, {"error": {"message": "This model's maximum context length is 512 tokens."}})
+                return
+            calls = [
+                {"id": f"call{at}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+                for at, (name, arguments) in enumerate(given)
+            ]
+            message = {"role": "assistant", "content": None if calls else "Done.", **({"tool_calls": calls} if calls else {})}
+            choice = {"index": 0, "finish_reason": "stop", "message": message}
+            usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+            self._send(
+                200, {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+            )
+
+        def _send(self, status: int, value: dict) -> None:
+            content = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://{LOOPBACK}:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def simple_oracle(data: Path) -> Answer:
+    """The ground truth's first value of each argument that has one."""
+    truth = {answer["id"]: answer["ground_truth"] for answer in read(data / "possible_answer" / "BFCL_v3_simple.json")}
+    by_question = {entry["question"][0][-1]["content"]: truth[entry["id"]] for entry in read(data / "BFCL_v3_simple.json")}
+
+    def answer(body: dict[str, Any]) -> list[tuple[str, dict]]:
+        return [
+            (name.replace(".", "_"), {key: values[0] for key, values in arguments.items() if values[0] != ""})
+            for call in by_question[body["messages"][-1]["content"]]
+            for name, arguments in call.items()
+        ]
+
+    return answer
+
+
+def multi_turn_oracle(data: Path) -> Answer:
+    """The ground truth's calls of each turn, all at once, then nothing until the next turn."""
+    truth = {answer["id"]: answer["ground_truth"] for answer in read(data / "possible_answer" / "BFCL_v3_multi_turn_base.json")}
+    by_questions = {
+        tuple(turn[0]["content"] for turn in entry["question"]): truth[entry["id"]]
+        for entry in read(data / "BFCL_v3_multi_turn_base.json")
+    }
+
+    def answer(body: dict[str, Any]) -> list[tuple[str, dict]]:
+        messages = body["messages"]
+        if messages[-1]["role"] != "user":
+            return []
+        asked = tuple(message["content"] for message in messages if message["role"] == "user")
+        turns = next(turns for questions, turns in by_questions.items() if questions[: len(asked)] == asked)
+        parameters = {tool["function"]["name"]: list(tool["function"]["parameters"]["properties"]) for tool in body["tools"]}
+        return [parse(text, parameters) for text in turns[len(asked) - 1]]
+
+    return answer
+
+
+def parse(text: str, parameters: dict[str, list[str]]) -> tuple[str, dict]:
+    call = ast.parse(text, mode="eval").body
+    assert isinstance(call, ast.Call)
+    assert isinstance(call.func, ast.Name)
+    named = dict(zip(parameters[call.func.id], map(ast.literal_eval, call.args), strict=False))
+    return call.func.id, named | {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+
+
+def silent(_: dict[str, Any]) -> list[tuple[str, dict]]:
+    return []
+
+
+def run(python: Path, folder: Path, answer: Answer, *categories: str, model: str = "oracle-1", **settings) -> list[dict]:
+    with endpoint(answer) as url:
+        return bfcl.evaluate(PolicyServer(url, model), BfclConfig(categories=categories, **settings), folder, python=python)
+
+
+def share(lines: list[dict], category: str) -> tuple[int, int]:
+    own = [line for line in lines if line["category"] == category]
+    return sum(line["valid"] for line in own), len(own)
+
+
+def test_the_oracle_is_right_but_for_seven_items_as_by_bfcls_own_command(python, data, tmp_path):
+    lines = run(python, tmp_path, simple_oracle(data), "simple")
+    assert share(lines, "simple") == (393, 400)
+    assert not any(line["error"] or line["overflow"] for line in lines)
+    results = tmp_path / "bfcl" / "result" / "oracle-1" / "BFCL_v3_simple_result.json"
+    results.parent.mkdir(parents=True)
+    measured = {"latency": 0, "input_token_count": 0, "output_token_count": 0}
+    results.write_text("".join(json.dumps(line | measured) + "\n" for line in lines))
+    code = (
+        f"import sys; sys.path.insert(0, {str(bfcl.WORKER.parent)!r}); import bfcl_worker; bfcl_worker.register('oracle-1', 64); "
+        "from bfcl_eval.eval_checker.eval_runner import main; main(['oracle-1'], ['simple'], None, None)"
+    )
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "OPENAI_API_KEY": "EMPTY", "BFCL_PROJECT_ROOT": str(tmp_path / "bfcl")}
+    subprocess.run([str(python), "-c", code], env=env, check=True, capture_output=True)
+    own = json.loads((tmp_path / "bfcl" / "score" / "oracle-1" / "BFCL_v3_simple_score.json").read_text().splitlines()[0])
+    assert (own["correct_count"], own["total_count"]) == (393, 400)
+
+
+def test_who_says_nothing_is_always_wrong_and_right_where_nothing_is_to_be_said(python, tmp_path):
+    lines = run(python, tmp_path, silent, "simple", "irrelevance", "live_relevance", model="silent-1")
+    assert [share(lines, name) for name in ("simple", "irrelevance", "live_relevance")] == [(0, 400), (240, 240), (0, 18)]
+
+
+@pytest.mark.parametrize("model", ["oracle-1", "oracle-2"])
+def test_the_multi_turn_oracle_is_right_under_any_name_wherever_one_can_be(python, data, tmp_path, model):
+    lines = run(python, tmp_path, multi_turn_oracle(data), "multi_turn_base", model=model)
+    # Its ground truth has six turns for five questions: BFCL itself counts any answer as cut off.
+    assert [line["id"] for line in lines if not line["valid"]] == ["multi_turn_base_154"]
+    assert len(lines) == 200
+
+
+def test_a_prompt_that_does_not_fit_is_a_wrong_answer(python, tmp_path):
+    lines = run(python, tmp_path, lambda _: 400, "irrelevance", "multi_turn_base", limit=3)
+    assert [(line["valid"], line["overflow"], line["error"]) for line in lines] == [(False, True, None)] * 6
+
+
+def test_a_server_that_went_away_is_no_score_and_the_next_attempt_asks_only_what_is_missing(python, data, tmp_path):
+    oracle, asked = simple_oracle(data), []
+
+    def dies(body: dict[str, Any]) -> list[tuple[str, dict]] | int:
+        asked.append(body)
+        return oracle(body) if len(asked) <= 5 else 401
+
+    lines = run(python, tmp_path, dies, "simple", limit=20, concurrency=1)
+    assert sum(line["error"] is not None for line in lines) == 15
+    assert not any(line["valid"] for line in lines if line["error"])
+    scored = bfcl.as_items(lines, condition="c", seed=1).query("metric == 'correct'")
+    assert set(scored["item"]) == {f"simple_{at}" for at in range(5)}
+    with pytest.raises(ServiceError, match=r"15 of 20 rollouts failed \(policy 15"):
+        refuse_failures(
+            [{"error": line["error"] and f"policy: {line['error']}", "unread": 0} for line in lines], 0.02, "BFCL V3 of x"
+        )
+    asked.clear()
+
+    def lives(body: dict[str, Any]) -> list[tuple[str, dict]]:
+        asked.append(body)
+        return oracle(body)
+
+    again = run(python, tmp_path, lives, "simple", limit=20)
+    assert len(asked) == 15
+    (tmp_path / "other").mkdir()
+    undisturbed = run(python, tmp_path / "other", oracle, "simple", limit=20)
+    timeless = [[{key: value for key, value in line.items() if key != "seconds"} for line in made] for made in (again, undisturbed)]
+    assert timeless[0] == timeless[1]
+
+
+def test_a_worker_that_fails_is_told_of_with_its_log(python, tmp_path):
+    (tmp_path / "bfcl").write_text("in the way of BFCL's folders")
+    with pytest.raises(ServiceError, match=r"BFCL's worker ended with code 1\. The end of .*bfcl\.log"):
+        run(python, tmp_path, silent, "simple", limit=1)
+
+
+def test_nothing_of_our_environment_reaches_what_evaluates_a_models_words(python, tmp_path, monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", "sesame")
+    given: dict[str, Any] = {}
+    start = bfcl.start
+
+    def noting(argv, log, env, **options):
+        given.update(env=env, **options)
+        return start(argv, log, env, **options)
+
+    monkeypatch.setattr(bfcl, "start", noting)
+    run(python, tmp_path, silent, "simple", limit=1)
+    assert given["inherit"] is False
+    assert "sesame" not in given["env"].values()
+
+
+def test_the_sizes_are_those_of_the_data(data):
+    assert {category: len(read(data / f"BFCL_v3_{category}.json")) for category in BFCL_SIZES} == BFCL_SIZES
+
+
+def test_where_nobody_listens_nothing_is_scored(python, tmp_path):
+    nobody = PolicyServer(f"http://{LOOPBACK}:{free_port()}", "gone-1")
+    lines = bfcl.evaluate(nobody, BfclConfig(categories=("irrelevance",), limit=3), tmp_path, python=python)
+    assert [line["error"].partition(":")[0] for line in lines] == ["APIConnectionError"] * 3
+    assert bfcl.as_items(lines, condition="c", seed=1)["metric"].tolist() == ["error"] * 3
