@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from weakref import WeakSet
 
 import httpx
 
@@ -20,6 +21,8 @@ from slca_core.services.tether import tethered
 
 LOOPBACK = "127.0.0.1"
 _running: set[subprocess.Popen[bytes]] = set()
+# What has been, or is being, ended from here; who watches over it lets it end.
+_stopped: WeakSet[subprocess.Popen[bytes]] = WeakSet()
 
 
 def free_port() -> int:
@@ -98,7 +101,7 @@ def keep_serving(
         nonlocal process
         for attempt in range(1, restarts + 2):
             why = _wait_until_down(process, url + health, ended, silent_s, poll_s)
-            if ended.is_set() or process not in _running:  # What `stop_all` ended stays ended.
+            if ended.is_set() or process in _stopped:  # What `stop_all` ended stays ended.
                 return
             stop(process)
             log.replace(log.with_suffix(f".{attempt}{log.suffix}"))
@@ -188,7 +191,7 @@ def _wait_until_healthy(
 
 def stop(process: subprocess.Popen[bytes], grace_s: float = 10) -> None:
     """Ends the process and what it started: SIGTERM to its group, SIGKILL after `grace_s`."""
-    _running.discard(process)
+    _stopped.add(process)
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sign)
@@ -199,6 +202,7 @@ def stop(process: subprocess.Popen[bytes], grace_s: float = 10) -> None:
         except subprocess.TimeoutExpired:
             continue
     process.wait()
+    _running.discard(process)
 
 
 def stop_all() -> None:
