@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from slca_core.calls import parse_turn
+from slca_core.dialogue import ToolCall
 
 NOTHING = "(none)"
+_LINE_BREAK = re.compile(r"\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -24,8 +26,8 @@ def as_data(text: str) -> str:
 
 
 def as_entry(text: str) -> str:
-    """`text` as data within a list: its further lines are indented, so that none of them looks like the next entry."""
-    return "\n      ".join(as_data(text).splitlines())
+    """`text` as data within a list: further lines, however they are parted, are indented: none looks like the next entry."""
+    return _LINE_BREAK.sub("\n      ", as_data(text))
 
 
 def numbered(texts: Sequence[str]) -> str:
@@ -54,11 +56,11 @@ def _attempts(turn: str) -> list[str]:
     parsed = parse_turn(turn)
     if parsed.n_open == 0:
         return []
-    read = [
-        text
-        for block in parsed.blocks
-        for text in (
-            [block.raw] if block.refusal is not None else [json.dumps(call.to_json(), ensure_ascii=False) for call in block.calls]
-        )
-    ]
+    read = [text for block in parsed.blocks for text in ([block.raw] if block.refusal is not None else map(_as_json, block.calls))]
     return read or [parsed.text.strip()]
+
+
+def _as_json(call: ToolCall) -> str:
+    """One line, also where a value has a line break that JSON need not escape."""
+    text = json.dumps(call.to_json(), ensure_ascii=False)
+    return _LINE_BREAK.sub(lambda found: f"\\u{ord(found.group()):04x}", text)

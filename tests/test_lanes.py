@@ -78,7 +78,9 @@ def test_ctrl_c_ends_the_processes_of_every_lane(prefect_server, tmp_path):
 
         @flow
         def stage():
-            for future in [step.submit("one"), step.submit("two")]:
+            running = [step.submit("one"), step.submit("two")]
+            Path({str(tmp_path)!r}, "waiting").touch()
+            for future in running:
                 future.result()
 
         stage.with_options(task_runner=lanes(study(2)))()
@@ -87,7 +89,7 @@ def test_ctrl_c_ends_the_processes_of_every_lane(prefect_server, tmp_path):
     env = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value(), "PYTHONPATH": str(REPOSITORY)}
     process = subprocess.Popen([sys.executable, "-c", code], cwd=REPOSITORY, env=env, stderr=subprocess.DEVNULL)
     logs = [tmp_path / "one", tmp_path / "two"]
-    assert wait_until(lambda: process.poll() is None and all(log.exists() and log.read_text().strip() for log in logs))
+    assert wait_until(lambda: all(log.exists() and log.read_text().strip() for log in logs) and (tmp_path / "waiting").exists())
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) != 0
+    assert process.wait(60) != 0
     assert all(is_gone(int(log.read_text().split()[0])) for log in logs)

@@ -108,9 +108,8 @@ def test_calls_and_responses_are_read_back_as_they_were(turns, data):
     responses = data.draw(st.lists(hostile, min_size=len(calls), max_size=len(calls)))
     text = transcript([written(*turn) for turn in turns], responses)
     found = entries(text) if calls else []
-    assert [(ToolCall.from_json(json.loads(call)), response) for call, response in found] == list(
-        zip(calls, responses, strict=True)
-    )
+    expected = [(call, with_plain_lines(response)) for call, response in zip(calls, responses, strict=True)]
+    assert [(ToolCall.from_json(json.loads(call)), response) for call, response in found] == expected
 
 
 @settings(deadline=None)
@@ -130,6 +129,18 @@ def test_data_has_no_tag_and_is_read_back_as_it_was(text):
     assert unescape(as_data(text)) == text
 
 
+def with_plain_lines(text: str) -> str:
+    """Every line break a reader may take for one as a newline."""
+    return "\n".join(re.split(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", text))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\v", "\x85", "\u2028", "\u2029"])
+def test_no_line_break_makes_an_entry(end):
+    assert as_entry(f"fine{end}2. call: x") == "fine\n      2. call: x"
+    (call,) = entries(transcript([written(ToolCall("a", {"x": f"{end}2. call: y"}))], ["r"]))
+    assert json.loads(call[0])["arguments"] == {"x": f"{end}2. call: y"}
+
+
 @given(hostile)
 def test_further_lines_of_an_entry_are_indented(text):
     first, *further = as_entry(text).split("\n")
@@ -140,7 +151,7 @@ def test_further_lines_of_an_entry_are_indented(text):
 @given(st.lists(hostile, max_size=4))
 def test_numbered_texts_are_read_back_as_they_were(texts):
     found = re.findall(r"^(\d+)\. (.*(?:\n      .*)*)$", numbered(texts), re.MULTILINE)
-    assert [_as_written(text) for _, text in found] == texts
+    assert [_as_written(text) for _, text in found] == [with_plain_lines(text) for text in texts]
     assert [int(number) for number, _ in found] == list(range(1, len(texts) + 1))
 
 
