@@ -65,8 +65,10 @@ def test_a_step_that_fails_lets_the_others_finish(prefect_server, tmp_path):
 
 def test_ctrl_c_ends_the_processes_of_every_lane(prefect_server, tmp_path):
     code = textwrap.dedent(f"""
-        import sys
+        import signal
         from pathlib import Path
+        # A shell's background job, which a run of these tests may be, ignores it and lets its children ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         from prefect import flow, task
         from slca_core.trainer.launch import run_module
         from tasks.lanes import lanes
