@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from slca_core.transcript import as_data, fill, transcript
+from slca_core.transcript import NOTHING, as_data, fill, transcript
 
 Vote = Literal[0, 1]
 
@@ -35,7 +35,7 @@ def completeness_prompt(tools: Sequence[dict[str, Any]], question: str, turns: S
     """The checker's single user message; every value in it is escaped."""
     listed = "\n".join(as_data(json.dumps(tool, ensure_ascii=False)) for tool in tools)
     calls = transcript(turns, observations)
-    return fill(_TEMPLATE, {"tools": listed or "(none)", "question": as_data(question), "calls": calls})
+    return fill(_TEMPLATE, {"tools": listed or NOTHING, "question": as_data(question), "calls": calls})
 
 
 def parse_vote(answer: str) -> Vote | None:

@@ -14,7 +14,7 @@ from slca_core.transcript import as_data, fill, numbered
 Rating = Literal["very poor", "poor", "acceptable", "good", "excellent"]
 RATINGS: tuple[Rating, ...] = get_args(Rating)
 JUDGE_FAILURE_SCORE = 0.0
-SHORTEST_ANSWER = 10  # characters, for the release's short-circuits
+SHORTEST_ANSWER = 10  # characters; the release takes a shorter one for none
 
 _RUBRIC = """You grade the final answer of an assistant that used tools. Grade only what is written below.
 
@@ -73,4 +73,9 @@ def rating_score(rating: Rating | None) -> float:
 
 def is_short_circuited(tool_responses: Sequence[str], final_response: str) -> bool:
     """Whether the release scores this rollout 0 without asking: no tool response, or hardly any answer."""
-    return not tool_responses or len(final_response.strip()) < SHORTEST_ANSWER
+    return not tool_responses or is_hardly_an_answer(final_response)
+
+
+def is_hardly_an_answer(final_response: str) -> bool:
+    """Whether it is shorter than the release takes for an answer."""
+    return len(final_response.strip()) < SHORTEST_ANSWER

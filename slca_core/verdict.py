@@ -6,11 +6,11 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, get_args
 
+from slca_core.judge import is_hardly_an_answer
 from slca_core.transcript import as_data, fill, transcript
 
 Verdict = Literal["Solved", "Unsolved", "Unsure"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-SHORTEST_ANSWER = 10  # characters; a shorter one is Unsolved without asking
 
 _FIRST = """You decide whether an assistant has solved what it was asked.
 
@@ -72,8 +72,11 @@ async def decide(
     final_response: str,
     ask: Callable[[str], Awaitable[str]],
 ) -> Verdict | None:
-    """The verdict on one rollout; None if what the judge answered could not be read. Unsure is what it says twice."""
-    if len(final_response.strip()) < SHORTEST_ANSWER:
+    """The verdict on one rollout; None if what the judge answered could not be read. Unsure is what it says twice.
+
+    Hardly any answer is Unsolved without asking.
+    """
+    if is_hardly_an_answer(final_response):
         return "Unsolved"
     first = parse_verdict(await ask(verdict_prompt(question, final_response)))
     if first != "Unsure":

@@ -13,6 +13,7 @@ from prefect.cache_policies import NO_CACHE
 from pydantic import ConfigDict
 
 from slca_core.config import Frozen, Study
+from slca_core.json_lines import read_lines
 from slca_core.matching import Certificate
 from slca_core.records import Record, write_atomically
 from slca_core.reporting import bfcl
@@ -24,7 +25,6 @@ from slca_core.reporting.services import Asked, in_evaluation, in_training
 from slca_core.reporting.services import section as services_section
 from slca_core.reporting.tables import Condition, main_table
 from slca_core.results import read_results
-from slca_core.trainer.ledger import read_lines
 from tasks.evaluate import ITEMS
 from tasks.matching import recorded
 from tasks.progress import say

@@ -11,11 +11,11 @@ from prefect.cache_policies import NO_CACHE
 from slca_core.config import Arm, LocalLauncher, Study
 from slca_core.errors import DataError
 from slca_core.fingerprint import checkpoint_digest
+from slca_core.json_lines import read_lines
 from slca_core.records import Record, Step
 from slca_core.trainer import launchers
 from slca_core.trainer.datasets import write_prompts
 from slca_core.trainer.launch import environment
-from slca_core.trainer.ledger import read_lines
 from slca_core.trainer.spec import TrainSpec
 from tasks.curate import split_path
 from tasks.finetune import model_path

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from slca_core.calls import render_call
 from slca_core.dialogue import ToolCall
+from slca_core.judge import SHORTEST_ANSWER
 from slca_core.transcript import transcript
-from slca_core.verdict import SHORTEST_ANSWER, VERDICTS, decide, parse_verdict, second_verdict_prompt, verdict_prompt
+from slca_core.verdict import VERDICTS, decide, parse_verdict, second_verdict_prompt, verdict_prompt
 
 SECTIONS = ("question", "calls", "final_response")
 TAGS = [*(f"<{name}>" for name in (*SECTIONS, "verdict")), *(f"</{name}>" for name in (*SECTIONS, "verdict"))]

@@ -19,6 +19,7 @@ import pandas as pd
 from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.config import BFCL_SIZES, REPOSITORY, BfclConfig
 from slca_core.errors import ServiceError
+from slca_core.json_lines import keep_lines, read_lines
 from slca_core.results import COLUMNS
 from slca_core.services.process import start, stop, tail
 
@@ -59,15 +60,16 @@ def evaluate(
         ServiceError: the worker failed, with the end of its log.
     """
     out, job, log = folder / "bfcl.jsonl", folder / "bfcl-job.json", folder / "bfcl.log"
-    done = _keep_finished(out)
+    keep_lines(out, lambda line: not line["error"])
+    done = [line["id"] for line in read_lines(out)]
     values = {
-        **{
-            "model": server.model,
-            "categories": list(config.categories),
-            "ids": sorted(done),
-            "limit": config.limit,
-        },
-        **{"threads": config.concurrency, "max_tokens": config.max_tokens, "out": str(out)},
+        "model": server.model,
+        "categories": config.categories,
+        "ids": done,
+        "limit": config.limit,
+        "threads": config.concurrency,
+        "max_tokens": config.max_tokens,
+        "out": str(out),
     }
     job.write_text(json.dumps(values))
     # BFCL evaluates what a model wrote: nothing of ours is in its environment.
@@ -78,32 +80,15 @@ def evaluate(
     process = start([str(python), str(WORKER), str(job)], log, env, inherit=False)
     try:
         while process.poll() is None:
-            on_poll(len(_lines(out)))
+            on_poll(out.read_bytes().count(b"\n") if out.exists() else 0)
             time.sleep(0.5)
     finally:
         stop(process)
     if process.returncode:
         raise ServiceError(f"BFCL's worker ended with code {process.returncode}. The end of {log}:\n{tail(log)}")
-    lines = _lines(out)
+    lines = read_lines(out)
     on_poll(len(lines))
     return sorted(lines, key=lambda line: (config.categories.index(line["category"]), line["id"]))
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of the worker's file."""
-    if not path.exists():
-        return []
-    text = path.read_bytes().rpartition(b"\n")[0]
-    return [json.loads(line) for line in text.split(b"\n") if line]
-
-
-def _keep_finished(path: Path) -> set[str]:
-    """Leaves in the file the items that met no error; their ids."""
-    finished = [line for line in _lines(path) if not line["error"]]
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text("".join(json.dumps(line) + "\n" for line in finished))
-    unfinished.replace(path)
-    return {line["id"] for line in finished}
 
 
 def as_items(lines: Iterable[Mapping[str, Any]], *, condition: str, seed: int) -> pd.DataFrame:

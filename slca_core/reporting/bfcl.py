@@ -23,7 +23,7 @@ def values(items: pd.DataFrame, conditions: Sequence[Condition]) -> dict[str, di
     Args:
         items: the long table of `slca_core.results`.
     """
-    correct = items[(items["benchmark"] == bfcl.NAME) & (items["metric"] == "correct")]
+    correct = _correct(items)
     found: dict[str, dict[str, list[float]]] = {}
     for condition in conditions:
         own = correct[correct["condition"] == condition.source]
@@ -37,8 +37,12 @@ def values(items: pd.DataFrame, conditions: Sequence[Condition]) -> dict[str, di
 
 def by_category(items: pd.DataFrame, conditions: Sequence[Condition]) -> dict[str, dict[str, float]]:
     """Condition -> category -> accuracy, over items and seeds."""
-    correct = items[(items["benchmark"] == bfcl.NAME) & (items["metric"] == "correct")]
+    correct = _correct(items)
     return {condition.name: _means(correct[correct["condition"] == condition.source]) for condition in conditions}
+
+
+def _correct(items: pd.DataFrame) -> pd.DataFrame:
+    return items[(items["benchmark"] == bfcl.NAME) & (items["metric"] == "correct")]
 
 
 def _means(correct: pd.DataFrame) -> dict[str, float]:

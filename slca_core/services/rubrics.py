@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from slca_core.judge import SHORTEST_ANSWER, Rating
+from slca_core.judge import Rating, is_hardly_an_answer
 from slca_core.simulator.sgls import is_error
 from slca_core.transcript import NOTHING
 from slca_core.verdict import Verdict
@@ -31,7 +31,7 @@ _COMMON = frozenset({"and", "for", "the"})
 
 def rate(question: str, responses: Sequence[str], final: str) -> tuple[Rating, str]:
     """The judge's rating of a final answer, with its reason."""
-    if len(final.strip()) < SHORTEST_ANSWER:
+    if is_hardly_an_answer(final):
         return "very poor", "hardly any answer"
     values = list(_values(responses))
     quoted = sum(_mentions(final, value) for value in values)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
@@ -85,7 +84,7 @@ class AgentExecutor(AgentExecutorBase):
     ) -> ledger.Spooled:
         """One rollout; played again if it fails and the study says so. The services' answers it had are in the cache."""
         spec, asker = self.spec, self.spec.asker(update, sample.sample_id, sample_index)
-        spent: list[Mapping[str, Any]] = []
+        tries: list[dict[str, Any]] = []
         for _ in range(1 + (_REPLAYS if spec.rl.incomplete_groups == "retry" else 0)):
             trajectory, record = await roll(
                 sample,
@@ -99,8 +98,8 @@ class AgentExecutor(AgentExecutorBase):
                 update=update,
                 sample_index=sample_index,
             )
-            spent.append({"services": record.services})
+            tries.append(record.to_json())
             if record.error is None:
                 break
-        services = {role: usage.to_json() for role, usage in ledger.usage_by_role(spent).items()}
-        return ledger.Spooled(record.to_json() | {"services": services}, trajectory.logprobs)
+        services = {role: usage.to_json() for role, usage in ledger.usage_by_role(tries).items()}
+        return ledger.Spooled(tries[-1] | {"services": services}, trajectory.logprobs)

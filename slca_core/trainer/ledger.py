@@ -16,6 +16,7 @@ import pandas as pd
 
 from slca_core.errors import DataError
 from slca_core.failures import errors_by_boundary, is_finished
+from slca_core.json_lines import keep_lines
 from slca_core.services.usage import FAULTS, Usage, total
 
 if TYPE_CHECKING:
@@ -160,17 +161,4 @@ def append_line(path: Path, line: dict[str, float]) -> None:
 
 def cut_back(path: Path, update: int) -> None:
     """Drops every line after `update`, and a line that a crash left unfinished."""
-    if not path.exists():
-        return
-    kept = [json.dumps(line) + "\n" for line in read_lines(path) if line["update"] <= update]
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text("".join(kept))
-    unfinished.replace(path)
-
-
-def read_lines(path: Path) -> list[dict[str, float]]:
-    """The finished lines of a metrics file."""
-    if not path.exists():
-        return []
-    text = path.read_text()
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    keep_lines(path, lambda line: line["update"] <= update)

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 
 from slca_core.config import Study
+from slca_core.json_lines import read_lines
 from slca_core.lease import HOLDER
 from slca_core.records import RECORD
-from slca_core.trainer.ledger import read_lines
 
 GONE_S = 30.0
 # Kind of process -> how it is known by its command line. The first that fits names it.

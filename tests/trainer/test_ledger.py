@@ -10,6 +10,7 @@ import torch
 from slca_core.advantages import compute_advantages
 from slca_core.errors import DataError
 from slca_core.estimators import ESTIMATORS
+from slca_core.json_lines import read_lines
 from slca_core.segments import mask_from_ranges, split_segments
 from slca_core.services.usage import Usage
 from slca_core.trainer import ledger
@@ -61,27 +62,27 @@ def metrics(tmp_path):
 
 
 def test_lines_are_appended_in_order(metrics):
-    assert [line["update"] for line in ledger.read_lines(metrics)] == [1, 2, 3]
+    assert [line["update"] for line in read_lines(metrics)] == [1, 2, 3]
 
 
 def test_a_resumed_run_cuts_back_to_its_checkpoint(metrics):
     ledger.cut_back(metrics, 1)
     ledger.append_line(metrics, {"update": 2, "reward": 0.9})
-    assert ledger.read_lines(metrics) == [{"update": 1, "reward": 0.25}, {"update": 2, "reward": 0.9}]
+    assert read_lines(metrics) == [{"update": 1, "reward": 0.25}, {"update": 2, "reward": 0.9}]
 
 
 def test_a_line_that_a_crash_left_unfinished_is_dropped(metrics):
     with metrics.open("a") as file:
         file.write('{"update": 4, "rew')
-    assert [line["update"] for line in ledger.read_lines(metrics)] == [1, 2, 3]
+    assert [line["update"] for line in read_lines(metrics)] == [1, 2, 3]
     ledger.cut_back(metrics, 3)
     ledger.append_line(metrics, {"update": 4, "reward": 1.0})
-    assert [line["update"] for line in ledger.read_lines(metrics)] == [1, 2, 3, 4]
+    assert [line["update"] for line in read_lines(metrics)] == [1, 2, 3, 4]
 
 
 def test_a_run_that_wrote_nothing_yet_has_no_lines_and_nothing_to_cut(tmp_path):
     ledger.cut_back(tmp_path / "metrics.jsonl", 0)
-    assert ledger.read_lines(tmp_path / "metrics.jsonl") == []
+    assert read_lines(tmp_path / "metrics.jsonl") == []
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
