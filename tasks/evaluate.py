@@ -20,7 +20,7 @@ from slca_core.failures import errors_by_boundary, refuse_failures
 from slca_core.fingerprint import file_digest
 from slca_core.records import Record, Step
 from slca_core.rollout import Limits, Scoring, prompts_that_fit
-from slca_core.services.frozen import Clients, open_cache
+from slca_core.services.frozen import Clients, Serving, open_cache
 from slca_core.tokenizer import load_tokenizer
 from slca_core.trainer.ledger import usage_by_role
 from slca_core.trainer.serve import served
@@ -30,7 +30,7 @@ from tasks.finetune import model_path
 from tasks.limits import GPUS, SERVICES, limited
 from tasks.placement import placement
 from tasks.progress import bar, say
-from tasks.services import EVALUATION, StageServices, services_identity
+from tasks.services import EVALUATION, services_identity
 from tasks.tracking import Tracking
 from tasks.workspace import Workspace
 
@@ -77,9 +77,7 @@ def evaluation_step(study: Study, condition: str, seed: int, data: Record, check
 
 
 @task(name="evaluate", cache_policy=NO_CACHE)
-def evaluate_checkpoint(
-    study: Study, condition: str, seed: int, data: Record, checkpoint: Record, services: StageServices
-) -> Record:
+def evaluate_checkpoint(study: Study, condition: str, seed: int, data: Record, checkpoint: Record, services: Serving) -> Record:
     """Per-item results of one condition and seed on every benchmark of the study."""
     workspace = Workspace(study)
     step = evaluation_step(study, condition, seed, data, checkpoint)
@@ -100,7 +98,7 @@ def evaluate_checkpoint(
 
 @limited(GPUS, SERVICES)
 def _evaluate(
-    study: Study, condition: str, seed: int, data: Record, checkpoint: Record, services: StageServices, folder: Path
+    study: Study, condition: str, seed: int, data: Record, checkpoint: Record, services: Serving, folder: Path
 ) -> tuple[str, dict[str, Any]]:
     model = model_path(checkpoint)
     tokenizer = load_tokenizer(model)

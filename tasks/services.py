@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from slca_core.config import Arm, ServicesConfig, Study
@@ -16,23 +15,10 @@ from tasks.workspace import Workspace
 EVALUATION = ("mocker", "judge")
 
 
-class StageServices:
-    """URLs of a stage's services. A server starts when a step first asks for it, so a stage that is all recorded starts none."""
-
-    def __init__(self, serving: Serving) -> None:
-        self._serving, self._lock = serving, threading.Lock()
-
-    def urls(self, roles: Iterable[str]) -> dict[str, str]:
-        with self._lock:
-            return self._serving.urls(roles)
-
-
-@contextmanager
-def frozen_services(study: Study) -> Iterator[StageServices]:
-    """The services while a stage runs."""
+def frozen_services(study: Study) -> AbstractContextManager[Serving]:
+    """The services while a stage runs: a stage that is all recorded asks for none, and starts none."""
     workspace = Workspace(study)
-    with serve_frozen(study.services, study.machine, root=workspace.root, logs=workspace.logs, say=say) as serving:
-        yield StageServices(serving)
+    return serve_frozen(study.services, study.machine, root=workspace.root, logs=workspace.logs, say=say)
 
 
 def services_identity(services: ServicesConfig, roles: Iterable[str]) -> dict[str, Any]:

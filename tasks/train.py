@@ -13,6 +13,7 @@ from slca_core.errors import DataError
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.json_lines import read_lines
 from slca_core.records import Record, Step
+from slca_core.services.frozen import Serving
 from slca_core.trainer import launchers
 from slca_core.trainer.datasets import write_prompts
 from slca_core.trainer.launch import environment
@@ -22,7 +23,7 @@ from tasks.finetune import model_path
 from tasks.limits import GPUS, SERVICES, limited
 from tasks.placement import placement
 from tasks.progress import bar, say
-from tasks.services import StageServices, training_identity
+from tasks.services import training_identity
 from tasks.tracking import ChildRun, Tracking
 from tasks.workspace import Workspace
 
@@ -83,7 +84,7 @@ def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) 
 
 
 @task(name="train", cache_policy=NO_CACHE)
-def train_arm(study: Study, arm: Arm, seed: int, data: Record, sft: Record, services: StageServices) -> Record:
+def train_arm(study: Study, arm: Arm, seed: int, data: Record, sft: Record, services: Serving) -> Record:
     """The trained checkpoint of one arm and seed, with its metrics and rollouts."""
     workspace = Workspace(study)
     step = training_step(study, arm, seed, data, sft)
@@ -99,7 +100,7 @@ def train_arm(study: Study, arm: Arm, seed: int, data: Record, sft: Record, serv
 
 @limited(GPUS, SERVICES)
 def _train(
-    study: Study, arm: Arm, seed: int, data: Record, sft: Record, services: StageServices, folder: Path, run: ChildRun
+    study: Study, arm: Arm, seed: int, data: Record, sft: Record, services: Serving, folder: Path, run: ChildRun
 ) -> tuple[str, dict[str, Any]]:
     # A job outlives the flow, and has services of its own.
     local = isinstance(study.machine.launcher, LocalLauncher)

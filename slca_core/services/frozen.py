@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -125,7 +126,9 @@ READS: dict[str, Callable[[str], bool]] = {
 
 
 class Serving:
-    """Roles -> URLs of the /v1 roots. What is managed here starts when it is first asked for and ends with the block."""
+    """Roles -> URLs of the /v1 roots. What is managed here starts when it is first asked for, by whatever thread, and ends with
+    the block.
+    """
 
     def __init__(
         self,
@@ -140,9 +143,11 @@ class Serving:
         self.services, self.machine, self.root, self.logs, self.say = services, machine, root, logs, say
         self._stack = stack
         self._urls: dict[str, str] = {}
+        self._starting = threading.Lock()
 
     def urls(self, roles: Iterable[str]) -> dict[str, str]:
-        return {role: self._url(role) for role in roles}
+        with self._starting:
+            return {role: self._url(role) for role in roles}
 
     def _url(self, role: str) -> str:
         service = self.services.of(role)
