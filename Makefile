@@ -9,7 +9,7 @@ PYTHON ?= python3.11
 SLCA   := .venv/bin/slca
 LOCK   := requirements/cpu.txt
 
-.PHONY: reproduce test ui env bench bench-bfcl chaos lint clean
+.PHONY: reproduce test ui env bench bench-bfcl bench-tau2 chaos lint clean
 .DEFAULT_GOAL := reproduce
 
 reproduce: env
@@ -24,12 +24,13 @@ ui: env
 bench: env .venv-peers/.complete
 	.venv-peers/bin/python -m tests.bench
 
-# BFCL V3's own code; a study that evaluates on it builds this itself.
+# The benchmarks' own code; a study that evaluates on one builds its environment itself.
 bench-bfcl: .venv-bfcl/.complete
+bench-tau2: .venv-tau2/.complete
 
-.venv-bfcl/.complete: requirements/bench-bfcl.txt
-	$(PYTHON) -m venv --clear .venv-bfcl
-	.venv-bfcl/bin/python -m pip --disable-pip-version-check --quiet install --no-deps -r requirements/bench-bfcl.txt
+.venv-bfcl/.complete .venv-tau2/.complete: .venv-%/.complete: requirements/bench-%.txt
+	$(PYTHON) -m venv --clear .venv-$*
+	.venv-$*/bin/python -m pip --disable-pip-version-check --quiet install --no-deps -r $<
 	touch $@
 
 chaos: env
@@ -53,4 +54,4 @@ env: .venv/.complete
 	PYTHON=$(PYTHON) TORCH_INDEX=$(TORCH_INDEX) bash requirements/install.sh $(LOCK)
 
 clean:
-	rm -rf .venv .venv-peers .slca .slca-chaos
+	rm -rf .venv .venv-peers .venv-bfcl .venv-tau2 .slca .slca-chaos

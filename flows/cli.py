@@ -32,7 +32,7 @@ StudyFile = Annotated[Path, typer.Argument(help="a study file, e.g. configs/stud
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a setting, e.g. --set rl.updates=10")
 ]
-Format = Literal["markdown", "json", "html"]
+Format = Literal["markdown", "json", "html", "latex"]
 
 
 def _load(path: Path, overrides: list[str] | None) -> Study:
@@ -104,21 +104,56 @@ def status(
 
 @app.command()
 def report(
-    study_file: StudyFile,
+    study_files: Annotated[list[Path], typer.Argument(help="of several studies, the comparison across backbones")],
     overrides: Overrides = None,
     format: Annotated[Format, typer.Option(help="json is for machines; html prints the file's path")] = "markdown",
 ) -> None:
-    """Print a finished study's report."""
-    study = _load(study_file, overrides)
+    """Print a finished study's report, or the comparison across the backbones of several studies."""
+    studies = [_load(path, overrides) for path in study_files]
+    if len(studies) > 1:
+        sys.stdout.write(_across_backbones(studies, format))
+        return
     from tasks.report import report_paths
 
-    path = getattr(report_paths(study), format)
+    path = getattr(report_paths(studies[0]), format)
     if not path.is_file():
-        raise ConfigError(f"A report was expected at {path}, there is none yet. Run: slca run {study_file}")
+        raise ConfigError(f"A report was expected at {path}, there is none yet. Run: slca run {study_files[0]}")
     if format == "html":
         console.print(path, soft_wrap=True, highlight=False)
     else:
         sys.stdout.write(path.read_text())
+
+
+def _across_backbones(studies: list[Study], format: Format) -> str:
+    from slca_core.reporting import cross_scale, latex, markdown
+    from tasks.report import read_overviews
+
+    found, notes = read_overviews(studies)
+    match format:
+        case "markdown":
+            return markdown.to_markdown(cross_scale.section(found, notes)) + "\n"
+        case "latex":
+            return latex.to_document("SLCA-GRPO across backbones", [cross_scale.section(found, notes)])
+        case "json":
+            return json.dumps(cross_scale.to_json(found, notes), indent=2, ensure_ascii=False) + "\n"
+        case "html":
+            raise ConfigError("A page is made of one study; of several, the formats are markdown, latex and json.")
+
+
+@app.command()
+def evaluate(
+    study_file: StudyFile,
+    overrides: Overrides = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="a Hugging Face folder; served here for the time")] = None,
+    endpoint: Annotated[str | None, typer.Option(metavar="URL", help="an OpenAI-compatible endpoint that is up already")] = None,
+    model: Annotated[str | None, typer.Option(help="the name under which the endpoint serves it")] = None,
+    seed: Annotated[int, typer.Option(help="of sampled rollouts and trials")] = 1,
+) -> None:
+    """Ask a study's benchmarks of a checkpoint or an endpoint that no study trained; `slca run` evaluates a study's own."""
+    study = _load(study_file, overrides)
+    from flows import cli_evaluate
+
+    cli_evaluate.show(study, checkpoint=checkpoint, endpoint=endpoint, model=model, seed=seed)
 
 
 @app.command()
@@ -168,7 +203,7 @@ _SHOWN = ("success_process", "process", "process@T=1", "exact", "format_valid", 
 
 
 def _print_table(report: dict[str, Any]) -> None:
-    """The main table, a row a condition, in per cent; the paper's figure and the labels beside it."""
+    """The main table, a row a condition, in per cent; the paper's figure and the labels beside it; then the other benchmarks."""
     columns = [column for column in report["columns"] if column["key"] in _SHOWN]
     titles = [column["title"].removesuffix(" (process)").replace("Process, ", "") for column in columns]
     table = Table("%", *titles, report["paper"]["title"], box=box.SIMPLE_HEAD)
@@ -176,12 +211,37 @@ def _print_table(report: dict[str, Any]) -> None:
     for row in report["rows"]:
         values, spread = report["values"][row["name"]], report["spread"][row["name"]]
         cells = [_percent(values[column["key"]], spread[column["key"]]) for column in columns]
-        paper = report["paper"]["values"][row["name"]]
-        shares = f" (= {row['shares_run_of']}'s run)" if row["shares_run_of"] else ""
-        table.add_row(row["title"] + shares, *cells, f"{paper['mean']:.1f}" if paper else "–")
+        table.add_row(_title(row), *cells, _published(report["paper"]["values"][row["name"]]))
     console.print(table)
+    _print_others(report)
     for line in (*report["caveats"], *report["notes"]):
         console.print(f"  {line}", highlight=False, markup=False, style="dim")
+
+
+# The benchmarks beside Toucan-Test.
+_OTHERS = {"bfcl_v3": "BFCL V3", "tau2": "tau2-bench, Pass^1"}
+
+
+def _print_others(report: dict[str, Any]) -> None:
+    """The other benchmarks that some condition has a figure on."""
+    overview = report["overview"]["values"]
+    run = [name for name in _OTHERS if any(figures[name]["seeds"] for figures in overview.values())]
+    if not run:
+        return
+    table = Table("%", *(title for name in run for title in (_OTHERS[name], "Paper")), box=box.SIMPLE_HEAD)
+    for row in report["rows"]:
+        figures = [overview[row["name"]][name] for name in run]
+        cells = [text for one in figures for text in (_percent(one["mean"], one["std"]), _published(one["paper"]))]
+        table.add_row(_title(row), *cells)
+    console.print(table)
+
+
+def _title(row: dict[str, Any]) -> str:
+    return escape(row["title"]) + (f" (= {row['shares_run_of']}'s run)" if row["shares_run_of"] else "")
+
+
+def _published(figure: dict[str, Any] | None) -> str:
+    return f"{figure['mean']:.1f}" if figure else "–"
 
 
 def _percent(mean: float | None, std: float | None) -> str:

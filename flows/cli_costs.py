@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from slca_core.config import ServiceConfig, Study
 from slca_core.reporting.report import duration
+from tasks.benchmarks import bfcl_items, tau2_trials
 from tasks.estimates import Estimate
 from tasks.plan import Plan
 
@@ -32,7 +33,19 @@ def cost_lines(plan: Plan) -> Iterator[str]:
         calls = sum(cost.mocker_calls for cost in made)
         one_a_turn = ", if a turn makes one" if counted == "at most" else ""
         yield f"mocker   {about} {calls:,} calls{basis}{one_a_turn}, {_answers(services.mocker)}"
+    yield from _benchmark_lines(plan.study, costs)
     yield f"disk     {_disk(costs)}"
+
+
+def _benchmark_lines(study: Study, costs: Sequence[Estimate]) -> Iterator[str]:
+    evaluations = sum(cost.rollouts > 0 and cost.trials > 0 for cost in costs)
+    if evaluations and study.evaluation.bfcl:
+        yield f"BFCL V3  {evaluations * bfcl_items(study):,} items, answers of at most {study.evaluation.bfcl.max_tokens:,} tokens"
+    if evaluations and (tau2 := study.evaluation.tau2):
+        yield (
+            f"tau2     at most {evaluations * tau2_trials(study):,} trials of at most {tau2.max_steps} steps, each "
+            f"of agent, user or environment; the user's {_answers(study.services.user)}"
+        )
 
 
 def _time(plan: Plan, costs: Sequence[Estimate]) -> str:

@@ -1,19 +1,31 @@
-"""Every checkpoint on every benchmark: Toucan-Test here; BFCL V3 and tau2-bench join it as further tasks."""
+"""Every checkpoint on every benchmark: Toucan-Test, BFCL V3 and tau2-bench, as far as the study asks for them."""
 
 from prefect import flow
 
 from slca_core.config import Study
 from slca_core.records import Record
 from tasks.evaluate import evaluate_checkpoint
-from tasks.report import Evaluated
+from tasks.floor import measure_floor
+from tasks.report import SFT, Evaluated
 from tasks.services import frozen_services
 
 
 @flow(name="evaluate")
 def evaluate(study: Study, data: Record, checkpoints: dict[str, dict[int, Record]]) -> list[Evaluated]:
+    (sft,) = checkpoints[SFT].values()
+    two_stages = {arm.name for arm in study.arms if arm.summariser == "sft"}
     with frozen_services(study) as services:
+        if study.evaluation.tau2:
+            measure_floor.submit(study).result()
         running = [
-            (condition, seed, checkpoint, evaluate_checkpoint.submit(study, condition, seed, data, checkpoint, services))
+            (
+                condition,
+                seed,
+                checkpoint,
+                evaluate_checkpoint.submit(
+                    study, condition, seed, data, checkpoint, sft if condition in two_stages else None, services
+                ),
+            )
             for condition, by_seed in checkpoints.items()
             for seed, checkpoint in by_seed.items()
         ]

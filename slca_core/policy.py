@@ -24,6 +24,9 @@ from slca_core.dialogue import Sample
 from slca_core.errors import ConfigError
 from slca_core.tokenizer import load_tokenizer
 
+# Positions it can take, far beyond what it is trained on: the benchmarks' prompts are long.
+LONGEST = 32768
+
 # A word with its combining marks, one digit, one newline, or a run of anything else.
 _PIECES = r"\n|\p{N}|[\p{L}\p{M}_]+|[^\p{L}\p{M}\p{N}_\n]+"
 
@@ -97,7 +100,7 @@ def architecture(spec: ScratchPolicy) -> dict[str, Any]:
     }
 
 
-def create_policy(out: Path, samples: Sequence[Sample], spec: ScratchPolicy, *, max_length: int) -> Path:
+def create_policy(out: Path, samples: Sequence[Sample], spec: ScratchPolicy) -> Path:
     """Writes a Hugging Face checkpoint folder with a tokenizer trained on the samples' demonstrations and an untrained model."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -108,7 +111,7 @@ def create_policy(out: Path, samples: Sequence[Sample], spec: ScratchPolicy, *, 
     eos = tokenizer.convert_tokens_to_ids(chat.END)
     config = Qwen3Config(
         **{**architecture(spec), "vocab_size": len(tokenizer)},
-        max_position_embeddings=max_length,
+        max_position_embeddings=LONGEST,
         initializer_range=spec.initializer_range,
         eos_token_id=eos,
         pad_token_id=eos,

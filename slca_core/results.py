@@ -1,20 +1,29 @@
-"""Per-item evaluation results: one long table, from which every figure of a report is computed.
+"""Per-item evaluation results of all benchmarks: one long table, from which every figure of a report is computed.
 
-Columns: condition ("sft", "sft_full" or an arm's name; in a stored evaluation the checkpoint's digest, since conditions may share
-it), seed, benchmark, subset, item, trial, sampling ("greedy" or "sampled"), metric, value. An item is one prompt; trial 0 is the
-greedy rollout, the others are sampled.
+A stored evaluation has `COLUMNS`; in a report's table `study` and `condition` ("sft", "sft_full" or an arm's name) stand before
+them, since conditions and studies may share an evaluation. An item is one prompt or task; where `sampling` is "greedy", trial 0 is
+the only one. `error` says what infrastructure failed, "" if nothing did; such a trial has no metric but `error`. `tokens` are those
+the policy wrote, `seconds` the wall time of the trial; both stand on each of its rows.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 import pyarrow as pa
 
 from slca_core.errors import DataError
 
-COLUMNS = ("condition", "seed", "benchmark", "subset", "item", "trial", "sampling", "metric", "value")
+COLUMNS = (
+    *("checkpoint", "seed", "benchmark", "subset", "item", "trial", "sampling"),
+    *("metric", "value", "error", "tokens", "seconds"),
+)
+REPORTED = ("study", "condition", *COLUMNS)
 
 # Toucan-Test metrics, in the order tables show them.
 TOUCAN_METRICS = {
@@ -31,6 +40,38 @@ TOUCAN_METRICS = {
     "truncated": "cut by a limit",
     "error": "an infrastructure error; such items enter no other metric",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one trial of one item gave; `metrics` means nothing if there was an `error`."""
+
+    subset: str
+    item: str
+    trial: int
+    sampling: Literal["greedy", "sampled"]
+    metrics: Mapping[str, float]
+    error: str | None
+    tokens: int
+    seconds: float
+
+
+def as_table(trials: Iterable[Trial], benchmark: str, *, checkpoint: str, seed: int) -> pd.DataFrame:
+    """The long table of one benchmark's trials, sorted; a failed trial is one row."""
+    rows = [
+        (
+            *(checkpoint, seed, benchmark, one.subset, one.item, one.trial, one.sampling),
+            *(metric, float(value), one.error or "", one.tokens, one.seconds),
+        )
+        for one in trials
+        for metric, value in ({"error": 1.0} if one.error else {**one.metrics, "error": 0.0}).items()
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).sort_values(["subset", "item", "trial", "metric"], ignore_index=True)
+
+
+def results_digest(items: pd.DataFrame) -> str:
+    """SHA-256 of what was found; how long it took is left out."""
+    return hashlib.sha256(items.drop(columns="seconds").to_csv(index=False).encode()).hexdigest()
 
 
 def read_results(path: Path) -> pd.DataFrame:

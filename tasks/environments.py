@@ -9,8 +9,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from slca_core.benchmarks import bfcl
-from slca_core.config import REPOSITORY
+from slca_core.benchmarks import bfcl, tau2
+from slca_core.config import REPOSITORY, Tau2Config
 from slca_core.errors import ConfigError
 from tasks.progress import say
 
@@ -18,6 +18,18 @@ from tasks.progress import say
 def require_bfcl() -> Path:
     """The interpreter of BFCL's environment."""
     return _require(bfcl.ENVIRONMENT, "bench-bfcl", "BFCL V3's own code, half a gigabyte")
+
+
+def require_tau2(config: Tau2Config) -> Path:
+    """The interpreter of tau2-bench's environment: the study's own, or the one that is packaged."""
+    if config.python is None:
+        return _require(tau2.ENVIRONMENT, "bench-tau2", f"tau2-bench as {config.version} packs it, a gigabyte")
+    if not config.python.is_file():
+        raise ConfigError(
+            f"The interpreter of an environment with {config.version} was expected at {config.python} (evaluation.tau2.python), "
+            "there is none. In a checkout of github.com/sierra-research/tau2-bench: python -m venv .venv && .venv/bin/pip install ."
+        )
+    return config.python.absolute()
 
 
 def _require(environment: Path, target: str, what: str) -> Path:

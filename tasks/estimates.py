@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from slca_core.config import Arm, CpuProfile, Study
 from slca_core.records import Record, Step
+from tasks.benchmarks import bfcl_items, tau2_trials
 from tasks.matching import spent_by
 from tasks.placement import placement, policy_parameters
 
@@ -33,6 +34,7 @@ class Estimate:
     Attributes:
         seconds: None where nothing is known; `timed` says on what it rests.
         gpus: that it holds meanwhile.
+        trials: of BFCL V3 and tau2-bench.
         judge_calls, mocker_calls, tokens: of its rollouts, the tokens being the policy's prompts and responses; `counted` says on
             what they rest.
         disk: bytes it leaves, checkpoints above all; None where nothing is known.
@@ -42,6 +44,7 @@ class Estimate:
     timed: Basis = "measured"
     gpus: int = 0
     rollouts: int = 0
+    trials: int = 0
     judge_calls: int = 0
     mocker_calls: int = 0
     tokens: int = 0
@@ -67,13 +70,15 @@ class Estimator:
     def estimate(self, step: Step, data: Record | None, arm: Arm | None) -> Estimate:
         """One step that is to run; `data` is the curation's record, or stands for it."""
         rollouts = rollouts_of(self.study, step, arm)
-        seconds, timed = self._seconds(step, data, rollouts)
+        trials = trials_of(self.study, step)
+        seconds, timed = self._seconds(step, data, rollouts + trials)
         mocker_calls, tokens, counted = self._per_rollout
         return Estimate(
             seconds=seconds,
             timed=timed,
             gpus=self._gpus(step),
             rollouts=rollouts,
+            trials=trials,
             judge_calls=rollouts,
             mocker_calls=round(rollouts * mocker_calls),
             tokens=round(rollouts * tokens),
@@ -86,9 +91,9 @@ class Estimator:
             return []
         return [record for record in self.finished(kind) if record.placement == placed]
 
-    def _seconds(self, step: Step, data: Record | None, rollouts: int) -> tuple[float | None, Basis]:
-        """By the median rate of records placed alike: seconds a rollout, a sample of SFT, a record read; else as assumed."""
-        work = rollouts or _work_of(self.study, step, data)
+    def _seconds(self, step: Step, data: Record | None, played: int) -> tuple[float | None, Basis]:
+        """By the median rate of records placed alike: seconds a rollout or trial, a sample of SFT, a record; else as assumed."""
+        work = played or _work_of(self.study, step, data)
         if rate := self._rate(step):
             return (rate * work if work else None), "measured"
         return self._assumed_seconds(step, work), "assumed"
@@ -154,6 +159,13 @@ def rollouts_of(study: Study, step: Step, arm: Arm | None) -> int:
     return 0
 
 
+def trials_of(study: Study, step: Step) -> int:
+    """How many items of BFCL V3 and trials of tau2-bench a step asks."""
+    if step.step == "floor":
+        return tau2_trials(study)
+    return bfcl_items(study) + tau2_trials(study) if step.step == "evaluate" else 0
+
+
 def _work_of(study: Study, step: Step, data: Record | None) -> float | None:
     """What a step without rollouts works through, in the units of `work_done`; None if that is not known yet."""
     if step.step == "curate":
@@ -172,12 +184,15 @@ def _work_of(study: Study, step: Step, data: Record | None) -> float | None:
 
 
 def work_done(record: Record) -> float:
-    """Rollouts of training and evaluation, samples times epochs of SFT, records of curation; 1 for a policy."""
+    """Rollouts of training, rollouts and trials of evaluation, samples times epochs of SFT, records of curation; 1 for a policy."""
     facts, config = record.facts, record.config
     if record.step == "train":
         return spent_by(record).rollouts
     if record.step == "evaluate":
-        return facts["items"] * (config["toucan_test"]["samples"] + 1)
+        rollouts = facts["items"] * (config["toucan_test"]["samples"] + 1)
+        return float(rollouts + facts.get("bfcl_items", 0) + facts.get("tau2_trials", 0))
+    if record.step == "floor":
+        return float(facts["tau2_trials"])
     if record.step == "finetune":
         return facts["samples"] * config["epochs"]
     return facts["read"] if record.step == "curate" else 1

@@ -79,7 +79,7 @@ def prepare_policy(study: Study, data: Record) -> Record:
         out = folder / "model"
         if policy.scratch:
             samples = with_demonstration(read_split(split_path(data, "sft")))
-            create_policy(out, samples, policy.scratch, max_length=study.rl.max_length)
+            create_policy(out, samples, policy.scratch)
         else:
             adopt_chat_format(policy.checkpoint, out)
         return checkpoint_digest(out), {"made": "from scratch" if policy.scratch else "from a checkpoint"}

@@ -33,11 +33,7 @@ def slots(study: Study) -> dict[str, int]:
     none if they are stand-ins or vLLM servers, which a run has to itself.
     """
     machine = study.machine
-    if isinstance(machine, CpuProfile):
-        gpus = 1
-    else:
-        engines = 0 if machine.colocate else machine.vllm_engines * machine.vllm_tensor_parallel
-        gpus = machine.actor_nodes * machine.actor_gpus_per_node + engines
+    gpus = 1 if isinstance(machine, CpuProfile) else machine.gpus
     external = any(study.services.of(role).managed == "external" for role in study_roles(study))
     return {GPUS: gpus, SERVICES: int(external)}
 

@@ -18,6 +18,7 @@ from tasks.curate import curation_step
 from tasks.estimates import NOTHING, Estimate, Estimator
 from tasks.evaluate import evaluation_step
 from tasks.finetune import finetune_step, policy_step
+from tasks.floor import floor_step
 from tasks.report import SFT, SFT_FULL
 from tasks.tracking import flatten
 from tasks.train import training_step
@@ -124,9 +125,13 @@ class _Planner:
                 trained = self._planned(f"train {arm.name}, seed {seed}", step, (f"finetune {SFT}",), arm)
                 yield trained
                 checkpoints.append((arm.name, seed, record_of(trained), trained.name))
+        if study.evaluation.tau2:
+            yield self._planned("floor of tau2", floor_step(study), ())
+        two_stages = {arm.name for arm in study.arms if arm.summariser == "sft"}
         for condition, seed, checkpoint, made_by in checkpoints:
-            step = evaluation_step(study, condition, seed, data, checkpoint)
-            yield self._planned(f"evaluate {condition}, seed {seed}", step, (made_by,))
+            summariser, also = (sft, (f"finetune {SFT}",)) if condition in two_stages else (None, ())
+            step = evaluation_step(study, condition, seed, data, checkpoint, summariser)
+            yield self._planned(f"evaluate {condition}, seed {seed}", step, (made_by, *also))
 
     def _planned(self, name: str, step: Step, after: tuple[str, ...], arm: Arm | None = None) -> PlannedStep:
         owner = self.seen.setdefault(f"{step.step}/{step.identity}", name)

@@ -1,10 +1,10 @@
-"""The report of a study: main table, differences and curves, from per-item results and metrics files alone."""
+"""The report of a study: the paper's tables, differences and curves, from per-item results and metrics files alone."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import pandas as pd
 from filelock import FileLock
@@ -12,23 +12,27 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from pydantic import ConfigDict
 
+from slca_core.benchmarks import tau2 as benchmark
 from slca_core.config import Frozen, Study
+from slca_core.errors import ConfigError
 from slca_core.json_lines import read_lines
 from slca_core.matching import Certificate
 from slca_core.records import Record, write_atomically
-from slca_core.reporting import bfcl
-from slca_core.reporting.comparison import paired_difference
+from slca_core.reporting import bfcl, cross_scale, overview, services, tau2, toucan
+from slca_core.reporting.comparison import PairedDifference, paired_difference
 from slca_core.reporting.figures import Curve
+from slca_core.reporting.overview import BENCHMARKS, Overview
+from slca_core.reporting.paper import BACKBONES, Benchmark
 from slca_core.reporting.report import ReportPaths, write_report
-from slca_core.reporting.sections import Section
+from slca_core.reporting.sections import Run, Section, run_url
 from slca_core.reporting.services import Asked, in_evaluation, in_training
-from slca_core.reporting.services import section as services_section
-from slca_core.reporting.tables import Condition, main_table
+from slca_core.reporting.tables import Condition, MainTable, main_table
 from slca_core.results import read_results
 from tasks.evaluate import ITEMS
+from tasks.floor import floor_step
 from tasks.matching import recorded
 from tasks.progress import say
-from tasks.services import service_labels
+from tasks.services import service_labels, study_roles
 from tasks.tracking import Tracking, flatten
 from tasks.workspace import Workspace
 
@@ -60,28 +64,33 @@ def make_report(study: Study, data: Record, preparation: Sequence[Record], evalu
 def _make_report(study: Study, data: Record, preparation: Sequence[Record], evaluated: Sequence[Evaluated]) -> ReportPaths:
     tracking = Tracking(study)
     labels = service_labels(study)
-    items = _items(evaluated)
-    conditions = _conditions(study, evaluated, tracking, labels)
-    temperature = study.evaluation.toucan_test.temperature
-    table = main_table(items, conditions, backbone=study.paper_backbone, temperature=temperature)
+    items = _items(study, evaluated)
+    conditions = _conditions(study, evaluated, tracking)
+    found = overview_of(study, items, conditions)
+    table = _main_table(study, items, conditions)
     out = Workspace(study).reports
     certificate, asked = _certificate(study, data, preparation, evaluated), _asked(evaluated)
+    notes = _notes(study, items)
     paths = write_report(
         out,
         study_name=study.name,
         description=study.description,
+        items=items,
         table=table,
+        results=tables_of_results(study, items, conditions, found),
         differences=_differences(study, items, conditions),
         curves=_curves(study, evaluated),
         stages=_stages(data, preparation, evaluated),
         labels=labels,
         manifest=data.facts,
-        notes=[_matched(certificate), *_notes(study)] if certificate.matched else _notes(study),
+        notes=[_matched(certificate), *notes] if certificate.matched else notes,
         warnings=[_unmatched(certificate)] if certificate.mismatches else [],
-        sections=[*_benchmarks(study, items, conditions), services_section(asked, study.services.failure_limit)],
+        books=[services.section(asked, study.services.failure_limit)],
         values={
             "services": {stage.stage: dataclasses.asdict(stage) for stage in asked},
-            **({"bfcl_v3": bfcl.to_json(items, conditions)} if study.evaluation.bfcl else {}),
+            "overview": overview.to_json(found),
+            **({"bfcl_v3": bfcl.to_json(items, conditions)} if _has(items, "bfcl_v3") else {}),
+            **({"tau2": tau2.to_json(items, conditions)} if _has(items, "tau2") else {}),
         },
         mlflow_hint=f"make ui STUDY=configs/studies/{study.name}.yaml opens MLflow on these runs (experiment {study.name}).",
     )
@@ -90,6 +99,59 @@ def _make_report(study: Study, data: Record, preparation: Sequence[Record], eval
     tracking.finish_parent(out, _as_frame(table), tags)
     say(f"[bold]report[/]    {paths.html}")
     return paths
+
+
+def tables_of_results(study: Study, items: pd.DataFrame, conditions: Sequence[Condition], found: Overview) -> list[Section]:
+    """The paper's three tables, then each benchmark's own, all from the per-item results."""
+    backbone, asked = study.paper_backbone, study.evaluation.bfcl
+    tables = [
+        overview.section(found, conditions),
+        overview.ablation(found, conditions),
+        cross_scale.section([found]),
+        *toucan.sections(_main_table(study, items, conditions)),
+        *toucan.by_subset(items, conditions),
+    ]
+    if _has(items, "bfcl_v3") and asked:
+        tables.append(bfcl.section(items, conditions, backbone=backbone, limit=asked.limit, categories=asked.categories))
+    if _has(items, "tau2"):
+        tables.append(tau2.section(items, conditions, backbone=backbone, label=found.labels_of("tau2")))
+    return tables
+
+
+def _main_table(study: Study, items: pd.DataFrame, conditions: Sequence[Condition]) -> MainTable:
+    return main_table(items, conditions, backbone=study.paper_backbone, temperature=study.evaluation.toucan_test.temperature)
+
+
+def overview_of(study: Study, items: pd.DataFrame, conditions: Sequence[Condition]) -> Overview:
+    """The study on the three benchmarks, with what must stand beside each figure."""
+    return Overview(
+        study=study.name,
+        backbone=study.paper_backbone,
+        values=overview.measure(items, conditions),
+        labels={
+            "toucan_test": _toucan_labels(study),
+            "bfcl_v3": bfcl.labels(study.evaluation.bfcl.limit if study.evaluation.bfcl else None),
+            "tau2": _tau2_labels(study, items),
+        },
+        toy=study.policy.scratch is not None,
+    )
+
+
+def _toucan_labels(study: Study) -> list[str]:
+    """The stand-ins that had a part in Toucan-Test's figures, in training or evaluation."""
+    return service_labels(study, [role for role in study_roles(study) if role != "user"])
+
+
+def _tau2_labels(study: Study, items: pd.DataFrame) -> list[str]:
+    """The packaging, the stand-in of the user, and what makes them other than the benchmark's."""
+    settings = study.evaluation.tau2
+    if settings is None:
+        return []
+    return [f"{benchmark.label(settings)}.", *service_labels(study, ["user"]), *tau2.labels(items, settings.limit)]
+
+
+def _has(items: pd.DataFrame, benchmark: Benchmark) -> bool:
+    return bool((items["benchmark"] == benchmark).any())
 
 
 def _certificate(study: Study, data: Record, preparation: Sequence[Record], evaluated: Sequence[Evaluated]) -> Certificate:
@@ -111,48 +173,55 @@ def _unmatched(certificate: Certificate) -> str:
     return f"The arms are NOT matched ({'; '.join(mismatch.sentence() for mismatch in certificate.mismatches)})."
 
 
-def _items(evaluated: Sequence[Evaluated]) -> pd.DataFrame:
-    """All per-item rows under the names of this study; conditions that share an evaluation each have them."""
+def _items(study: Study, evaluated: Sequence[Evaluated]) -> pd.DataFrame:
+    """All per-item rows under the names of this study, and the floor of tau2-bench; conditions that share an evaluation each have
+    its rows.
+    """
     frames = [read_results(one.evaluation.folder / ITEMS).assign(condition=one.condition, seed=one.seed) for one in evaluated]
-    return pd.concat(frames, ignore_index=True)
+    if study.evaluation.tau2 and (floor := Workspace(study).store.find(floor_step(study))):
+        frames.append(read_results(floor.folder / ITEMS).assign(condition=tau2.DO_NOTHING.name))
+    return pd.concat(frames, ignore_index=True).assign(study=study.name)
 
 
-def _conditions(study: Study, evaluated: Sequence[Evaluated], tracking: Tracking, labels: Sequence[str]) -> list[Condition]:
-    first: dict[str, Evaluated] = {}
+def _conditions(study: Study, evaluated: Sequence[Evaluated], tracking: Tracking) -> list[Condition]:
+    of_seeds: dict[str, list[Evaluated]] = {}
     for one in evaluated:
-        first.setdefault(one.condition, one)
-    owners = {}
-    for one in first.values():
-        owners.setdefault(one.checkpoint.identity, one.condition)
+        of_seeds.setdefault(one.condition, []).append(one)
+    owners: dict[tuple[str, str], str] = {}
+    for name, (first, *_) in of_seeds.items():
+        owners.setdefault(_run_of(first), name)
     titles = TITLES | {arm.name: arm.title for arm in study.arms}
-    conditions = []
-    for name, one in first.items():
-        owner = owners[one.checkpoint.identity]
+    labels, conditions = tuple(_toucan_labels(study)), []
+    for name, seeds in of_seeds.items():
+        owner = owners[_run_of(seeds[0])]
         conditions.append(
             Condition(
                 name=name,
                 title=titles[name],
-                run_id=tracking.find_child(one.evaluation.identity, name),
+                runs=tuple(run for one in seeds if (run := _run(one, tracking))),
                 shares_run_of=owner if owner != name else None,
-                labels=tuple(labels),
+                labels=labels,
             )
         )
     return conditions
 
 
-def _differences(study: Study, items: pd.DataFrame, conditions: Sequence[Condition]):
+def _run_of(one: Evaluated) -> tuple[str, str]:
+    """What two conditions have in common that are one experiment: a training, and how it is evaluated."""
+    return one.checkpoint.identity, one.evaluation.identity
+
+
+def _run(one: Evaluated, tracking: Tracking) -> Run | None:
+    run_id = tracking.find_child(one.evaluation.identity, one.condition)
+    return Run(one.seed, run_id, run_url(tracking.experiment_id, run_id)) if run_id else None
+
+
+def _differences(study: Study, items: pd.DataFrame, conditions: Sequence[Condition]) -> list[PairedDifference]:
     """slca against the SFT checkpoint it started from: does RL learn? And the matched pair under an alternate mocker (Table 8)."""
     present = {condition.name for condition in conditions}
     pairs = [pair for pair in (("slca", SFT), ("slca_alternate", "grpo_alternate")) if present.issuperset(pair)]
     samplings = ["greedy"] + ["sampled"] * (study.evaluation.toucan_test.samples > 0)
     return [paired_difference(items, *pair, "process", sampling) for pair in pairs for sampling in samplings]
-
-
-def _benchmarks(study: Study, items: pd.DataFrame, conditions: Sequence[Condition]) -> list[Section]:
-    """The tables beside Toucan-Test's."""
-    if (settings := study.evaluation.bfcl) is None:
-        return []
-    return [bfcl.section(items, conditions, backbone=study.paper_backbone, limit=settings.limit, categories=settings.categories)]
 
 
 def _asked(evaluated: Sequence[Evaluated]) -> list[Asked]:
@@ -182,7 +251,7 @@ def _stages(data: Record, preparation: Sequence[Record], evaluated: Sequence[Eva
     return stages
 
 
-def _notes(study: Study) -> list[str]:
+def _notes(study: Study, items: pd.DataFrame) -> list[str]:
     settings = flatten({"rl": study.rl.model_dump(), "sft": study.sft.model_dump()})
     shown = ("rl.updates", "rl.prompts_per_update", "rl.group_size", "rl.learning_rate", "rl.kl_coef", "sft.learning_rate")
     data = study.data.generated
@@ -196,15 +265,24 @@ def _notes(study: Study) -> list[str]:
     replicates = [arm.title for arm in study.arms if study.replicate_of(arm)]
     repeated = f"{', '.join(replicates)}: a replicate of an arm above, the same experiment with other random numbers."
     settled = "Settings: " + ", ".join(f"{key} = {settings[key]}" for key in shown) + "."
-    left_out = (
-        "tau2-bench is not evaluated yet."
-        if study.evaluation.bfcl
-        else "BFCL V3 is not part of this study, tau2-bench of none yet."
+    two_stages = [arm.title for arm in study.arms if arm.summariser == "sft"]
+    planned = (
+        f"{', '.join(two_stages)}: a planner, evaluated with the SFT checkpoint as the writer of its closing summaries; BFCL V3 "
+        "asks the planner alone."
     )
-    return [sources, *([start] if len(study.seeds) > 1 else []), *([repeated] if replicates else []), settled, left_out]
+    missing = [title for benchmark, (title, _) in BENCHMARKS.items() if not _has(items, benchmark)]
+    left_out = [f"Not part of this study: {', '.join(missing)}."] if missing else []
+    return [
+        sources,
+        *([start] if len(study.seeds) > 1 else []),
+        *([repeated] if replicates else []),
+        *([planned] if two_stages else []),
+        settled,
+        *left_out,
+    ]
 
 
-def _as_frame(table) -> pd.DataFrame:
+def _as_frame(table: MainTable) -> pd.DataFrame:
     """The main table as MLflow keeps it: one row a condition, means and spreads as numbers."""
     rows = []
     for row in table.rows:
@@ -219,5 +297,26 @@ def _as_frame(table) -> pd.DataFrame:
 
 def report_paths(study: Study) -> ReportPaths:
     """Where a study's report lies."""
-    out: Path = Workspace(study).reports
-    return ReportPaths(markdown=out / "report.md", html=out / "report.html", json=out / "report.json")
+    return ReportPaths.below(Workspace(study).reports)
+
+
+def read_overviews(studies: Sequence[Study]) -> tuple[list[Overview], list[str]]:
+    """What the reports of several studies say for the comparison across backbones, and a sentence on those without one yet.
+
+    Raises:
+        ConfigError: a study names none of the paper's backbones.
+    """
+    found, unfinished = [], []
+    for study in studies:
+        if study.paper_backbone not in BACKBONES:
+            raise ConfigError(
+                f"Each of several studies is expected to name a backbone of the paper ({', '.join(BACKBONES)}); paper_backbone of "
+                f"{study.name} is {study.paper_backbone}."
+            )
+        path = report_paths(study).json
+        values = json.loads(path.read_text()) if path.is_file() else {}
+        if "overview" in values:
+            found.append(overview.from_json(values["overview"]))
+        else:
+            unfinished.append(study.name)
+    return found, [f"No report of this version yet: {', '.join(unfinished)}."] if unfinished else []

@@ -36,12 +36,14 @@ def training_identity(study: Study, arm: Arm) -> dict[str, Any]:
 def study_roles(study: Study) -> tuple[str, ...]:
     """The services a study asks, in training or evaluation."""
     asked = {role for arm in study.arms for role in arm.services} | set(EVALUATION)
+    if study.evaluation.tau2:
+        asked.add("user")
     return tuple(role for role in ROLES if role in asked)
 
 
-def service_labels(study: Study) -> list[str]:
-    """The labels a table must carry for the stand-ins it was made with."""
-    asked = [(role, study.services.of(role)) for role in study_roles(study)]
+def service_labels(study: Study, roles: Iterable[str] | None = None) -> list[str]:
+    """The labels a table must carry for the stand-ins in these roles; in all that the study asks if none are named."""
+    asked = [(role, study.services.of(role)) for role in (study_roles(study) if roles is None else roles)]
     return [
         f"{role.replace('_', ' ')}: stand-in {service.model} (rule-based, not an LLM)"
         for role, service in asked

@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,12 @@ class Tracking:
             _make_store(workspace.mlflow_store)
             self.client = MlflowClient(tracking_uri=workspace.mlflow_uri)
             self.experiment_id = self._experiment(workspace)
-            self.parent = self._parent()
+
+    @cached_property
+    def parent(self) -> Run:
+        """The run that the study's own are children of."""
+        with FileLock(self._lock):
+            return self._parent()
 
     def _experiment(self, workspace: Workspace) -> str:
         found = self.client.get_experiment_by_name(self.study.name)
@@ -73,9 +79,11 @@ class Tracking:
         return self.client.create_run(self.experiment_id, run_name=name, tags=resolve_tags(tags))
 
     @contextmanager
-    def child(self, step: Step, *, condition: str, seed: int) -> Iterator[ChildRun]:
-        """The run of one step under this study; a step that fails leaves it marked FAILED."""
-        key = {IDENTITY: step.identity, "slca.condition": condition, "mlflow.parentRunId": self.parent.info.run_id}
+    def child(self, step: Step, *, condition: str, seed: int, of_study: bool = True) -> Iterator[ChildRun]:
+        """The run of one step, under this study's or beside it; a step that fails leaves it marked FAILED."""
+        key = {IDENTITY: step.identity, "slca.condition": condition}
+        if of_study:
+            key["mlflow.parentRunId"] = self.parent.info.run_id
         with FileLock(self._lock):
             run = self._find(key) or self._create(
                 f"{condition} seed {seed}", key | {"slca.seed": str(seed), "slca.step": step.step}

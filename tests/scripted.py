@@ -12,7 +12,7 @@ from slca_core.config import Study
 from slca_core.failures import BOUNDARIES
 from slca_core.records import Step
 from slca_core.reporting.figures import QUANTITIES
-from slca_core.results import COLUMNS
+from slca_core.results import Trial, as_table
 from slca_core.services.usage import Usage
 from tasks.plan import make_plan
 from tasks.workspace import Workspace
@@ -80,10 +80,6 @@ def write_metrics(folder: Path, updates: int) -> None:
 
 def _evaluate(folder: Path, step: Step) -> dict:
     metrics = {"process": 0.75, "success_process": 0.5, "exact": 0.25}
-    rows = [
-        (step.name, step.config["seed"], "toucan_test", "single", item, 0, "greedy", metric, value)
-        for metric, value in metrics.items()
-        for item in ("a", "b", "c", "d")
-    ]
-    pd.DataFrame(rows, columns=list(COLUMNS)).to_parquet(folder / "items.parquet")
+    trials = [Trial("single-turn", item, 0, "greedy", metrics, None, 8, 0.5) for item in ("a", "b", "c", "d")]
+    as_table(trials, "toucan_test", checkpoint=step.name, seed=step.config["seed"]).to_parquet(folder / "items.parquet")
     return {**metrics, "items": 4, "too_long": 0, **BOOKS}

@@ -19,6 +19,7 @@ import yaml
 
 from slca_core.config import REPOSITORY, Study, load_study
 from slca_core.segments import split_segments
+from tasks.plan import make_plan
 from tasks.rescore import rescore_study
 from tests.chaos import kills, outcome
 from tests.smallest import SMALLEST
@@ -27,11 +28,21 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.e2e
 
 REAL = REPOSITORY.parent / "shared" / "data"
+# All three benchmarks, a few items each; their prompts are far longer than what the policy was trained on.
+ALL = {
+    **SMALLEST,
+    "evaluation": {
+        **SMALLEST["evaluation"],
+        "max_length": 32768,
+        "bfcl": {"categories": ["simple", "irrelevance", "multi_turn_base"], "limit": 1, "max_tokens": 16},
+        "tau2": {"domains": ["airline"], "split": "test", "limit": 2, "max_tokens": 16, "max_steps": 20},
+    },
+}
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory) -> Study:
-    return Study(name="smallest", root=tmp_path_factory.mktemp("s"), arms=("grpo", "slca", "wo_slca"), **SMALLEST)
+    return Study(name="smallest", root=tmp_path_factory.mktemp("s"), arms=("grpo", "slca", "wo_slca"), **ALL)
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +149,48 @@ def test_under_other_settings_they_score_otherwise(report, study):
     assert {row["r_sum"] for row in found.after if row["omitted"]} == {-0.25}
 
 
+def test_every_checkpoint_was_asked_all_three_benchmarks_and_the_floor_is_there(report, study):
+    items = pd.read_parquet(study.root / "reports" / study.name / "items.parquet")
+    asked = items.groupby(["condition", "benchmark"])["item"].nunique().unstack()
+    conditions = ["sft", "sft_full", "grpo", "slca", "wo_slca"]
+    assert asked.loc[conditions].to_dict("list") == {"bfcl_v3": [3] * 5, "tau2": [2] * 5, "toucan_test": [8] * 5}
+    assert asked.loc["do_nothing"].dropna().to_dict() == {"tau2": 2}
+    assert not items["error"].any()
+    played = items[(items.condition == "sft") & (items.metric == "error")]
+    assert (played.groupby("benchmark")["tokens"].sum() > 0).all()
+
+
+def test_a_planner_is_asked_bfcl_alone_and_the_rest_with_the_summariser_behind_it(report, study, monkeypatch):
+    from tasks import evaluate
+    from tasks.services import frozen_services
+
+    asked: dict[str, str] = {}
+    ask_toucan, ask_others = evaluate.ask_toucan, evaluate.ask_others
+
+    def toucan(study, seed, split, tokenizer, server, services, folder):
+        asked["toucan"] = server.url
+        return ask_toucan(study, seed, split, tokenizer, server, services, folder)
+
+    def others(study, seed, policy, spoken, services, folder):
+        asked.update(bfcl=policy.url, tau2=spoken.url)
+        return ask_others(study, seed, policy, spoken, services, folder)
+
+    monkeypatch.setattr(evaluate, "ask_toucan", toucan)
+    monkeypatch.setattr(evaluate, "ask_others", others)
+    made = {planned.name: planned.record for planned in make_plan(study).steps}
+    slca, sft = made["train slca, seed 1"], made["finetune sft"]
+    with frozen_services(study) as services:
+        record = evaluate.evaluate_checkpoint.fn(study, "rltr", 1, made["curate"], slca, sft, services)
+    assert asked["toucan"] == asked["tau2"] != asked["bfcl"]
+    assert record.inputs["summariser"] == sft.output_digest
+    items = pd.read_parquet(record.folder / "items.parquet")
+    assert set(items.benchmark) == {"toucan_test", "bfcl_v3", "tau2"}
+    assert not items["error"].any()
+    # The summariser may call nothing: what the planner does not call, nobody does.
+    rollouts = pd.read_parquet(record.folder / "rollouts.parquet")
+    assert not rollouts.final_response.str.contains("<tool_call>").any()
+
+
 def test_the_report_tells_what_the_services_were_asked(report):
     training, evaluation = report["services"]["training"], report["services"]["evaluation"]
     # Two arms of three updates of eight rollouts. Eight items, greedy and sampled, of each checkpoint: arms may share one.
@@ -155,9 +208,7 @@ def test_matched_arms_ask_the_judge_once_for_the_rollouts_they_share(report, stu
 def test_killed_in_training_and_in_evaluation_it_ends_as_if_nobody_had(report, study, tmp_path_factory):
     folder = tmp_path_factory.mktemp("k")
     path = folder / "study.yaml"
-    path.write_text(
-        yaml.safe_dump({"name": study.name, "root": str(folder / "s"), "arms": ["grpo", "slca", "wo_slca"], **SMALLEST})
-    )
+    path.write_text(yaml.safe_dump({"name": study.name, "root": str(folder / "s"), "arms": ["grpo", "slca", "wo_slca"], **ALL}))
     disturbed, log = load_study(path), folder / "log"
     start = kills.starter([str(Path(sys.executable).with_name("slca")), "run", str(path)], log)
 
@@ -167,7 +218,13 @@ def test_killed_in_training_and_in_evaluation_it_ends_as_if_nobody_had(report, s
         kills.kill_one(process, kills.victims(process.pid)[kind])
 
     kill("vllm engine", lambda: any((disturbed.root / "artifacts" / "train").glob("*/rollouts/update_00001.parquet")))
-    kill("flow", lambda: any((disturbed.root / "artifacts" / "evaluate").glob("*/server.log")))
+
+    def wrote(name: str) -> bool:
+        return any(path.stat().st_size for path in (disturbed.root / "artifacts" / "evaluate").glob(f"*/{name}"))
+
+    kill("flow", lambda: wrote("server.log"))
+    kill("flow", lambda: wrote("bfcl.jsonl"))
+    kill("flow", lambda: wrote("tau2.jsonl"))
     assert start().wait(600) == 0, log.read_text()[-2000:]
     outcome.check_books(disturbed, SMALLEST["rl"]["updates"])
     assert outcome.checkpoints(disturbed) == outcome.checkpoints(study)

@@ -106,7 +106,7 @@ def test_a_limit_below_what_one_step_holds_is_named(server):
     [
         ({}, {GPUS: 1, SERVICES: 0}),
         ({"machine": GpuProfile(actor_nodes=4, actor_gpus_per_node=8)}, {GPUS: 32, SERVICES: 0}),
-        ({"machine": GpuProfile(colocate=False, vllm_engines=4, vllm_tensor_parallel=2)}, {GPUS: 16, SERVICES: 0}),
+        ({"machine": GpuProfile(colocate=False, vllm_engines=4, vllm_tensor_parallel=2)}, {GPUS: 24, SERVICES: 0}),
         ({"services": EXTERNAL}, {GPUS: 1, SERVICES: 1}),
     ],
     ids=["two cores", "colocated", "engines beside", "external judge"],

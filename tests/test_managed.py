@@ -29,7 +29,7 @@ def services(tmp_path_factory) -> ServicesConfig:
     folder = tmp_path_factory.mktemp("judge")
     samples = [sample for record in generate(20, 0, mock_response) for sample in decompose(read_record(record))]
     scratch = ScratchPolicy(vocab_size=900, hidden_size=64, intermediate_size=128, layers=1, heads=2)
-    made = create_policy(folder / "made", samples, scratch, max_length=256)
+    made = create_policy(folder / "made", samples, scratch)
     model = adopt_chat_format(made, folder / "model")
     deployment = {"checkpoint": str(model), **SIZES}
     return ServicesConfig(judge=JudgeConfig(managed="vllm", model="tiny", max_tokens=8, retry_delay_s=0.5, deployment=deployment))

@@ -31,7 +31,7 @@ def samples() -> list[Sample]:
 
 @pytest.fixture(scope="module")
 def checkpoint(samples, tmp_path_factory) -> Path:
-    return create_policy(tmp_path_factory.mktemp("policy") / "scratch", samples, SPEC, max_length=512)
+    return create_policy(tmp_path_factory.mktemp("policy") / "scratch", samples, SPEC)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_the_checkpoint_loads_and_generates(checkpoint, tokenizer):
 
 
 def test_the_same_seed_gives_the_same_weights(checkpoint, samples, tmp_path):
-    again = create_policy(tmp_path / "again", samples, SPEC, max_length=512)
+    again = create_policy(tmp_path / "again", samples, SPEC)
     assert (again / "model.safetensors").read_bytes() == (checkpoint / "model.safetensors").read_bytes()
 
 

@@ -9,6 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.weightstats import DescrStatsW
 
 from slca_core.statistics import (
     bootstrap_mean,
@@ -125,3 +128,22 @@ def test_pass_k_is_the_share_of_k_trials_that_all_succeeded(successes, trials, k
 def test_pass_k_of_what_cannot_be_is_refused(successes, trials, k):
     with pytest.raises(ValueError, match="were expected"):
         pass_power(successes, trials, k)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_on_random_data_statsmodels_says_the_same(seed):
+    rng = np.random.default_rng(seed)
+    p_values = {str(at): float(p) for at, p in enumerate(rng.random(rng.integers(1, 9)) ** 3)}
+    assert list(holm(p_values).values()) == pytest.approx(multipletests(list(p_values.values()), method="holm")[1])
+    a_I, b_I = rng.random((2, 40)) < rng.random((2, 1))
+    pairs = [[sum((a_I == a) & (b_I == b)) for b in (True, False)] for a in (True, False)]
+    assert mcnemar_p(a_I, b_I) == pytest.approx(mcnemar(pairs, exact=True).pvalue)
+    differences_I = rng.normal(0.2, 1.0, 50)
+    assert paired_p(differences_I) == pytest.approx(DescrStatsW(differences_I).ttest_mean(0.0)[1])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_bootstrap_interval_is_near_statsmodels_t_interval(seed):
+    values_I = np.random.default_rng(seed).exponential(size=2_000)
+    interval, (low, high) = bootstrap_mean(values_I), DescrStatsW(values_I).tconfint_mean()
+    assert (interval.low, interval.high) == pytest.approx((low, high), abs=0.05 * (high - low))

@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 
 from slca_core.config import REPOSITORY, PolicyConfig, ScratchPolicy, Study
 from slca_core.records import Step, Store
-from slca_core.results import COLUMNS
+from slca_core.results import Trial, as_table
 from tasks.tracking import ChildRun, Tracking
 from tasks.workspace import Workspace
 
@@ -74,8 +74,8 @@ def history(tracking: Tracking, run_id: str, key: str = "reward") -> list[tuple[
 
 
 def items(value: float = 0.5) -> pd.DataFrame:
-    rows = [("slca", 1, "toucan_test", "single-turn", f"d#{at}", 0, "greedy", "process", value + at) for at in (0, 1)]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    trials = [Trial("single-turn", f"d#{at}", 0, "greedy", {"process": value + at}, None, 8, 0.5) for at in (0, 1)]
+    return as_table(trials, "toucan_test", checkpoint="c", seed=1).query("metric == 'process'")
 
 
 def test_a_condition_is_a_child_run_of_its_study_found_by_its_tags(tracking):

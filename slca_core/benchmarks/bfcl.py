@@ -6,26 +6,19 @@ is an infrastructure error and never a score; a prompt that does not fit the mod
 
 from __future__ import annotations
 
-import json
-import os
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import pandas as pd
-
 from slca_core.benchmarks.toucan import PolicyServer
+from slca_core.benchmarks.worker import Worker
 from slca_core.config import BFCL_SIZES, REPOSITORY, BfclConfig
-from slca_core.errors import ServiceError
-from slca_core.json_lines import keep_lines, read_lines
-from slca_core.results import COLUMNS
-from slca_core.services.process import start, stop, tail
+from slca_core.results import Trial
 
 NAME, VERSION = "bfcl_v3", "2025.7.17"
 LABEL = f"BFCL V3: data and graders of bfcl-eval {VERSION}, function-calling mode; the paper's harness had a later release"
-WORKER = Path(__file__).with_name("bfcl_worker.py")
+SCRIPT = Path(__file__).with_name("workers") / "bfcl_worker.py"
 ENVIRONMENT = REPOSITORY / ".venv-bfcl"
 
 _NON_LIVE = ("multiple", "parallel", "parallel_multiple")
@@ -59,52 +52,36 @@ def evaluate(
     Raises:
         ServiceError: the worker failed, with the end of its log.
     """
-    out, job, log = folder / "bfcl.jsonl", folder / "bfcl-job.json", folder / "bfcl.log"
-    keep_lines(out, lambda line: not line["error"])
-    done = [line["id"] for line in read_lines(out)]
-    values = {
+    worker = Worker("bfcl", SCRIPT, python)
+    job = {
         "model": server.model,
         "categories": config.categories,
-        "ids": done,
+        "ids": [line["id"] for line in worker.finished(folder)],
         "limit": config.limit,
         "threads": config.concurrency,
         "max_tokens": config.max_tokens,
-        "out": str(out),
     }
-    job.write_text(json.dumps(values))
     # BFCL evaluates what a model wrote: nothing of ours is in its environment.
-    env = {
-        **{name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ},
-        **{"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "EMPTY", "BFCL_PROJECT_ROOT": str(folder / "bfcl")},
-    }
-    process = start([str(python), str(WORKER), str(job)], log, env, inherit=False)
-    try:
-        while process.poll() is None:
-            on_poll(out.read_bytes().count(b"\n") if out.exists() else 0)
-            time.sleep(0.5)
-    finally:
-        stop(process)
-    if process.returncode:
-        raise ServiceError(f"BFCL's worker ended with code {process.returncode}. The end of {log}:\n{tail(log)}")
-    lines = read_lines(out)
-    on_poll(len(lines))
+    env = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "EMPTY", "BFCL_PROJECT_ROOT": str(folder / "bfcl")}
+    lines = worker.run(folder, job, env, on_poll=on_poll)
     return sorted(lines, key=lambda line: (config.categories.index(line["category"]), line["id"]))
 
 
-def as_items(lines: Iterable[Mapping[str, Any]], *, condition: str, seed: int) -> pd.DataFrame:
-    """The long per-item table of `slca_core.results`; a category is a subset."""
-    rows = [
-        (condition, seed, NAME, line["category"], line["id"], 0, "greedy", metric, value)
+def as_trials(lines: Iterable[Mapping[str, Any]]) -> list[Trial]:
+    """The worker's lines as `slca_core.results` has them; a category is a subset."""
+    return [
+        Trial(
+            subset=line["category"],
+            item=line["id"],
+            trial=0,
+            sampling="greedy",
+            metrics={"correct": float(line["valid"]), "overflow": float(line["overflow"])},
+            error=line["error"],
+            tokens=line.get("output", 0),
+            seconds=line["seconds"],
+        )
         for line in lines
-        for metric, value in _metrics(line).items()
     ]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).sort_values(["subset", "item", "metric"], ignore_index=True)
-
-
-def _metrics(line: Mapping[str, Any]) -> dict[str, float]:
-    if line["error"]:
-        return {"error": 1.0}
-    return {"correct": float(line["valid"]), "overflow": float(line["overflow"]), "error": 0.0}
 
 
 def figures(by_category: Mapping[str, float]) -> dict[str, float | None]:

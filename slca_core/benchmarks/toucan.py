@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
-import pandas as pd
 from httpx_aiohttp import HttpxAiohttpClient
 
 from slca_core.benchmarks.journal import Journal
 from slca_core.config import ToucanTestConfig
 from slca_core.dialogue import Sample
 from slca_core.errors import ServiceError
-from slca_core.results import COLUMNS
+from slca_core.results import Trial
 from slca_core.rewards.omission import success_weighted
 from slca_core.rollout import Generated, Limits, Scoring, Tokenizer, roll, rollout_seed
 from slca_core.services.frozen import Clients
@@ -79,6 +79,7 @@ async def evaluate(
                     return await _complete(http, server.model, token_ids, budget, temperature, turn_seed)
 
                 async with slots:
+                    started = time.monotonic()
                     _, played = await roll(
                         sample,
                         tokenizer,
@@ -91,7 +92,7 @@ async def evaluate(
                         update=0,
                         sample_index=trial,
                     )
-                record = finished.add(played.to_json())
+                record = finished.add({**played.to_json(), "seconds": time.monotonic() - started})
             on_done()
             return trial, record
 
@@ -136,10 +137,8 @@ async def _post(http: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response
     raise ServiceError(f"The policy server at {http.base_url} went away during the evaluation: {problem}")
 
 
-def item_metrics(record: Mapping[str, Any]) -> dict[str, float]:
-    """The Toucan-Test metrics of one rollout's record; of a failed one, only that it failed."""
-    if record["error"]:
-        return {"error": 1.0}
+def metrics(record: Mapping[str, Any]) -> dict[str, float]:
+    """The Toucan-Test metrics of one rollout's record."""
     return {
         "success_process": float(record["process"] >= SUCCESS_AT),
         "success_weighted": float(success_weighted(record["r_tool"], record["r_sum"]) >= SUCCESS_AT),
@@ -152,15 +151,21 @@ def item_metrics(record: Mapping[str, Any]) -> dict[str, float]:
         "no_call": float(record["omitted"]),
         "tool_turns": float(record["tool_turns"]),
         "truncated": float(record["truncated"]),
-        "error": 0.0,
     }
 
 
-def as_items(results: Iterable[tuple[int, Mapping[str, Any]]], *, condition: str, seed: int) -> pd.DataFrame:
-    """The long per-item table of `slca_core.results`."""
-    rows = [
-        (condition, seed, NAME, record["subset"], record["sample_id"], trial, "sampled" if trial else "greedy", metric, value)
+def as_trials(results: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Trial]:
+    """The rollouts as `slca_core.results` has them."""
+    return [
+        Trial(
+            subset=record["subset"],
+            item=record["sample_id"],
+            trial=trial,
+            sampling="sampled" if trial else "greedy",
+            metrics=metrics(record),
+            error=record["error"],
+            tokens=sum(end - start for start, end in record["action_ranges"]),
+            seconds=record["seconds"],
+        )
         for trial, record in results
-        for metric, value in item_metrics(record).items()
     ]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).sort_values(["item", "trial", "metric"], ignore_index=True)

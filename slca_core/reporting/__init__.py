@@ -1,1 +1,1 @@
-"""From per-item results and training metrics to the report: tables, figures, one page in Markdown, HTML and JSON."""
+"""From per-item results and training metrics to the report: tables and figures in Markdown, HTML, LaTeX and JSON."""

@@ -78,9 +78,15 @@ def cell(rollouts: pd.DataFrame, condition: str, metric: str, sampling: Sampling
     values = _by_seed_and_item(rollouts, condition, metric, sampling)
     if values.empty:
         return None
-    by_seed = values.groupby("seed").mean()
-    std = float(by_seed.std(ddof=1)) if len(by_seed) > 1 else None
-    return Cell(float(by_seed.mean()), std, values.index.get_level_values("item").nunique(), len(by_seed))
+    means = values.groupby("seed").mean()
+    std = float(means.std(ddof=1)) if len(means) > 1 else None
+    return Cell(float(means.mean()), std, values.index.get_level_values("item").nunique(), len(means))
+
+
+def by_seed(rollouts: pd.DataFrame, condition: str, metric: str, sampling: Sampling) -> dict[int, float]:
+    """Seed -> mean over its items, from the rows of `toucan_rollouts`."""
+    means = _by_seed_and_item(rollouts, condition, metric, sampling).groupby("seed").mean()
+    return {int(seed): float(mean) for seed, mean in zip(means.index, means, strict=True)}
 
 
 def paired_difference(

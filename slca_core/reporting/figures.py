@@ -142,4 +142,5 @@ def _draw_condition(axes: Axes, runs: Sequence[Curve], quantity: Quantity, colou
         axes.plot(values.index, values, color=colour, alpha=0.35, linewidth=0.8)
     mean = pd.concat(by_seed).groupby(level="update").mean()
     smooth = mean.rolling(WINDOW, min_periods=1).mean()
-    axes.plot(smooth.index, smooth, dash, color=colour, linewidth=2.0, label=runs[0].title)
+    title = runs[0].title.replace("$", r"\$")  # Else it opens a formula.
+    axes.plot(smooth.index, smooth, dash, color=colour, linewidth=2.0, label=title)

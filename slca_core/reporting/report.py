@@ -1,7 +1,7 @@
-"""The report of a study: the same content as Markdown, as one self-contained HTML page, and as JSON.
+"""The report of a study: the same content as Markdown, as one self-contained HTML page and as JSON; its tables as LaTeX too.
 
-No date, host or path enters, so that the same results give the same bytes. Stand-ins are named beside every figure they had a part
-in.
+The per-item results lie beside it, and every table of results follows from them alone. No date, host or path enters, so that the
+same results give the same bytes. Stand-ins are named beside every figure they had a part in.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from slca_core.reporting import figures, rendering
+from slca_core.reporting import figures, latex, markdown, toucan
 from slca_core.reporting.comparison import PairedDifference
 from slca_core.reporting.figures import QUANTITIES, Curve, Quantity, training_curves
-from slca_core.reporting.sections import Section
+from slca_core.reporting.sections import LINKS, Section, as_entry
 from slca_core.reporting.tables import MainTable
+from slca_core.results import REPORTED
 
 RANKING_CAVEAT = "At this size the five arms need not rank as in the paper."
 
@@ -43,11 +45,23 @@ FUNNEL: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ReportPaths:
-    """The three files; figures lie beside them, below `figures`."""
+    """The files of a report; figures lie beside them, below `figures`.
+
+    Attributes:
+        latex: the tables, as a document.
+        items: the per-item results behind them, with the columns `results.REPORTED`.
+    """
 
     markdown: Path
     html: Path
     json: Path
+    latex: Path
+    items: Path
+
+    @classmethod
+    def below(cls, out: Path) -> ReportPaths:
+        """A report's files in its folder."""
+        return cls(out / "report.md", out / "report.html", out / "report.json", out / "tables.tex", out / "items.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +87,9 @@ def write_report(
     *,
     study_name: str,
     description: str,
+    items: pd.DataFrame,
     table: MainTable,
+    results: Sequence[Section],
     differences: Sequence[PairedDifference],
     curves: Sequence[Curve],
     stages: Mapping[str, float],
@@ -82,46 +98,52 @@ def write_report(
     notes: Sequence[str],
     mlflow_hint: str,
     warnings: Sequence[str] = (),
-    sections: Sequence[Section] = (),
+    books: Sequence[Section] = (),
     values: Mapping[str, Any] = MappingProxyType({}),
 ) -> ReportPaths:
-    """Writes report.md, report.html, report.json and figures/*.svg below `out`.
+    """Writes the report's files and figures/*.svg below `out`.
 
     Args:
+        items: the per-item results of the study, all conditions.
+        table: what the JSON and the differences are told by.
+        results: the tables of results, in order; those without rows are left out.
         differences: comparisons to state at the top, such as slca to sft.
         stages: seconds of each stage, in order.
         labels: what stands in for something of the paper's, such as the mocker and the judge.
         manifest: counts of the curation, as `curation.pipeline.Manifest` has them.
         mlflow_hint: how to open the tracked runs.
         warnings: what makes the comparison less than it seems, such as arms that are not matched; they come first.
-        sections: further tables, in order.
-        values: what stands behind them, for the JSON.
+        books: tables of what it took, after those of results.
+        values: what stands behind both, for the JSON.
     """
     out.mkdir(parents=True, exist_ok=True)
     drawn = list(zip(QUANTITIES, training_curves(curves, out / "figures"), strict=False))
+    results, books = ([section for section in sections if section.rows] for sections in (results, books))
     content = {
         "study_name": study_name,
         "description": description,
         "caveats": [*warnings, *caveats(labels)],
-        "table": table,
+        "results": results,
         "findings": [finding(difference, table) for difference in differences],
         "funnel": funnel(manifest),
         "stages": stage_bars(stages),
-        "sections": [section for section in sections if section.rows],
+        "books": books,
         "labels": list(labels),
-        "notes": list(notes),
+        "notes": [*notes, LINKS],
         "mlflow_hint": mlflow_hint,
     }
-    paths = ReportPaths(out / "report.md", out / "report.html", out / "report.json")
+    paths = ReportPaths.below(out)
     paths.markdown.write_text(_markdown(content, [(quantity, path.relative_to(out)) for quantity, path in drawn]), encoding="utf-8")
     paths.html.write_text(_html(content, [(quantity, _inline(path)) for quantity, path in drawn]), encoding="utf-8")
+    paths.latex.write_text(latex.to_document(study_name, [*results, *books]), encoding="utf-8")
+    items[list(REPORTED)].to_parquet(paths.items, compression="zstd", index=False)
     content_json = {
         **values,
-        **rendering.to_json(table),
+        **toucan.to_json(table),
         "study": study_name,
         "labels": list(labels),
         "stages": dict(stages),
-        "differences": [rendering.difference_to_json(difference) for difference in differences],
+        "differences": [toucan.difference_to_json(difference) for difference in differences],
         "curation": manifest,
         "caveats": content["caveats"],
     }
@@ -204,40 +226,25 @@ def _html(content: Mapping[str, Any], drawn: Sequence[tuple[Quantity, Markup]]) 
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template("report.html.jinja").render(
-        **content, figures=drawn, window=figures.WINDOW, rendering=rendering
-    )
+    return environment.get_template("report.html.jinja").render(**content, figures=drawn, window=figures.WINDOW, as_entry=as_entry)
 
 
 def _markdown(content: Mapping[str, Any], drawn: Sequence[tuple[Quantity, Path]]) -> str:
-    sections = [
+    counts = [["· " * line.depth + line.name, f"{line.count:,}"] for line in content["funnel"]]
+    times = [[stage.name, stage.duration] for stage in content["stages"]]
+    parts = [
         f"# {content['study_name']}",
-        content["description"],
-        "\n".join(f"> {caveat}\n>" for caveat in content["caveats"]).removesuffix("\n>"),
-        _bullets(content["findings"]),
-        "## Toucan-Test",
-        rendering.to_markdown(content["table"]).rstrip(),
-        "### Columns",
-        _bullets([f"**{column.title}**: {column.description}" for column in content["table"].columns]),
+        markdown.escaped(content["description"]),
+        "\n".join(f"> {markdown.escaped(caveat)}\n>" for caveat in content["caveats"]).removesuffix("\n>"),
+        markdown.bullets(content["findings"]),
+        *(markdown.to_markdown(section) for section in content["results"]),
         "## Training",
         "\n\n".join(f"![{quantity.title}]({path.as_posix()})\n\n{quantity.title}. {quantity.caption}" for quantity, path in drawn)
         or "No training curves.",
-        "## Curation",
-        rendering.markdown_table(
-            ["Stage", "Count"], [["· " * line.depth + line.name, f"{line.count:,}"] for line in content["funnel"]]
-        ),
-        "## Stage times",
-        rendering.markdown_table(["Stage", "Wall time"], [[stage.name, stage.duration] for stage in content["stages"]]),
-        *(
-            part
-            for section in content["sections"]
-            for part in (f"## {section.title}", rendering.markdown_table(section.head, section.rows), _bullets(section.notes))
-        ),
+        markdown.to_markdown(Section("Curation", ["Stage", "Count"], counts)),
+        markdown.to_markdown(Section("Stage times", ["Stage", "Wall time"], times)),
+        *(markdown.to_markdown(section) for section in content["books"]),
         "## Notes",
-        _bullets([*content["notes"], content["mlflow_hint"]]),
+        markdown.bullets([*content["notes"], content["mlflow_hint"]]),
     ]
-    return rendering.without_html("\n\n".join(section for section in sections if section)) + "\n"
-
-
-def _bullets(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines if line)
+    return "\n\n".join(part for part in parts if part) + "\n"

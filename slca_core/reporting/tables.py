@@ -25,7 +25,8 @@ from slca_core.reporting.comparison import (
     paired_difference,
     toucan_rollouts,
 )
-from slca_core.reporting.paper import BACKBONES, Published, published, published_gain
+from slca_core.reporting.paper import BACKBONES, Published, published
+from slca_core.reporting.sections import Run
 from slca_core.results import TOUCAN_METRICS
 from slca_core.statistics import DRAWS, holm, smallest_effect
 
@@ -74,14 +75,14 @@ class Condition:
     """A row of the main table: a checkpoint that was evaluated, or an arm that shares another's run.
 
     Attributes:
-        run_id: its MLflow run; a shared arm shows the run it shares.
+        runs: its evaluations' MLflow runs, one a seed; a shared arm shows those it shares.
         shares_run_of: name of the condition whose run, and so whose results, are this one's too.
         labels: what a reader must know beside each figure, such as the stand-ins it was made with.
     """
 
     name: str
     title: str
-    run_id: str | None = None
+    runs: tuple[Run, ...] = ()
     shares_run_of: str | None = None
     labels: tuple[str, ...] = ()
 
@@ -96,7 +97,6 @@ class Row:
     """One condition's figures; `cells` and `differences` stand in the order of the table's columns, None where there is nothing."""
 
     condition: Condition
-    run_id: str | None
     cells: tuple[Cell | None, ...]
     differences: tuple[PairedDifference | None, ...]
     paper: Published | None
@@ -106,7 +106,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class MainTable:
-    """Toucan-Test, all conditions; `notes` are the sentences that belong below it."""
+    """Toucan-Test, all conditions; `notes` are the sentences that belong below it, or below its differences."""
 
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
@@ -114,6 +114,7 @@ class MainTable:
     baseline: str
     paper_title: str
     notes: tuple[str, ...]
+    notes_on_differences: tuple[str, ...]
 
     @property
     def compared(self) -> tuple[Row, ...]:
@@ -158,7 +159,6 @@ def main_table(
         own = items[(items["benchmark"] == BENCHMARK) & (items["condition"] == condition.source)]
         row = Row(
             condition=condition,
-            run_id=by_name[condition.source].run_id,
             cells=tuple(cell(rollouts, condition.source, column.metric, column.sampling) for column in columns),
             differences=_differences(rollouts, condition, by_name.get(baseline)),
             paper=published(backbone, condition.name, "toucan_test"),
@@ -173,7 +173,8 @@ def main_table(
         difference_columns=DIFFERENCE_COLUMNS,
         baseline=baseline,
         paper_title=f"Paper ({BACKBONES.get(backbone, backbone)}), Success@0.9" if backbone else "Paper",
-        notes=(*_notes_on_rows(rows), *_notes_on_comparison(rows, backbone, baseline)),
+        notes=tuple(_notes_on_rows(rows, backbone)),
+        notes_on_differences=tuple(_notes_on_differences(rows, baseline)),
     )
 
 
@@ -209,7 +210,7 @@ def _corrected(rows: Sequence[Row]) -> list[Row]:
     return [replace(row, differences=tuple(own)) for row, own in zip(rows, differences, strict=True)]
 
 
-def _notes_on_rows(rows: Sequence[Row]) -> list[str]:
+def _notes_on_rows(rows: Sequence[Row], backbone: str | None) -> list[str]:
     titles = {row.condition.name: row.condition.title for row in rows}
     notes = [
         f"{row.condition.title} is a shared run: it is the same experiment as {titles[shared]}, whose run and figures it shows."
@@ -222,6 +223,8 @@ def _notes_on_rows(rows: Sequence[Row]) -> list[str]:
         notes.append(
             f"Rollouts that met an infrastructure error: {errors}. They are counted under Errors and enter no other figure."
         )
+    if backbone and backbone not in BACKBONES:
+        notes.append(f"No published figures are known for the backbone {backbone!r}; known: {', '.join(BACKBONES)}.")
     return notes
 
 
@@ -240,20 +243,13 @@ def _smallest_effects(rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _notes_on_comparison(rows: Sequence[Row], backbone: str | None, baseline: str) -> list[str]:
-    notes = []
-    if any(any(row.differences) for row in rows):
-        title = next(row.condition.title for row in rows if row.condition.name == baseline)
-        notes.append(
-            f"Differences to {title} are paired by item; in brackets the 95% interval of a bootstrap over items ({DRAWS:,} draws), "
-            "then p: of the paired t-test, or of McNemar's exact test where every value is 0 or 1, corrected by Holm for all arms "
-            "of the column."
-        )
-        notes += _smallest_effects(rows)
-    if backbone and (gain := published_gain(backbone, "toucan_test")):
-        notes.append(
-            f"The paper's gain of SLCA-GRPO over GRPO on its Toucan test set, {BACKBONES[backbone]}: {gain.mean:+.2f} points."
-        )
-    elif backbone:
-        notes.append(f"No published figures are known for the backbone {backbone!r}; known: {', '.join(BACKBONES)}.")
-    return notes
+def _notes_on_differences(rows: Sequence[Row], baseline: str) -> list[str]:
+    if not any(any(row.differences) for row in rows):
+        return []
+    title = next(row.condition.title for row in rows if row.condition.name == baseline)
+    return [
+        f"Differences to {title} are paired by item; in brackets the 95% interval of a bootstrap over items ({DRAWS:,} draws), "
+        "then p: of the paired t-test, or of McNemar's exact test where every value is 0 or 1, corrected by Holm for all arms "
+        "of the column.",
+        *_smallest_effects(rows),
+    ]

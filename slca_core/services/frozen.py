@@ -29,6 +29,7 @@ STANDIN_CODE = {
     "standin-mocker": (*_STANDIN, "slca_core.services.mocking", "slca_core.simulator"),
     "standin-judge": (*_STANDIN, *_RATING),
     "standin-checker": (*_STANDIN, *_RATING, "slca_core.checker"),
+    "standin-user": (*_STANDIN, "slca_core.services.customer"),
 }
 
 

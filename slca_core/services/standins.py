@@ -1,8 +1,8 @@
 """Stand-ins for the frozen LLMs: one small OpenAI-compatible server, rule-based and deterministic.
 
-They make the flow run where no one has a 235B mocker and a 120B judge. Their figures are not the paper's: every record, table and
-run tag names them ("standin-mocker", "standin-judge", "standin-checker"). What they answer is in `mocking` and `rubrics`; here
-each reads the prompt of its role.
+They make the flow run where no one has a 235B mocker, a 120B judge and a user simulator. Their figures are not the paper's: every
+record, table and run tag names them ("standin-mocker", "standin-judge", "standin-checker", "standin-user"). What they answer is in
+`mocking`, `rubrics` and `customer`; here each reads the request of its role.
 
     python -m slca_core.services.standins --port 8901
 """
@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
 from slca_core.dialogue import ToolCall
+from slca_core.services.customer import next_message
 from slca_core.services.mocking import mock_response
 from slca_core.services.rubrics import is_complete, is_solved, rate
 
@@ -64,10 +65,30 @@ def _responses(calls: str) -> list[str]:
     return _RESPONSE.findall(calls)
 
 
-MODELS: dict[str, Callable[[str], str]] = {
-    "standin-mocker": answer_as_mocker,
-    "standin-judge": answer_as_judge,
-    "standin-checker": answer_as_checker,
+def answer_as_user(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The message of tau2-bench's customer by `customer.next_message`: text, or calls of his tools."""
+    said = next_message(body["messages"], body.get("tools") or ())
+    if isinstance(said, str):
+        return {"content": said}
+    # A call's identity follows from its place, so that the same conversation is the same bytes.
+    place = len(body["messages"])
+    calls = [
+        {"id": f"call-{place}-{at}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for at, name in enumerate(said)
+    ]
+    return {"content": None, "tool_calls": calls}
+
+
+def _to_prompt(answer: Callable[[str], str]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    return lambda body: {"content": answer(body["messages"][-1]["content"])}
+
+
+# Model -> the message it answers a request's body with.
+MODELS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "standin-mocker": _to_prompt(answer_as_mocker),
+    "standin-judge": _to_prompt(answer_as_judge),
+    "standin-checker": _to_prompt(answer_as_checker),
+    "standin-user": answer_as_user,
 }
 
 
@@ -90,19 +111,20 @@ def create_app() -> FastAPI:
         answer_as = MODELS.get(body.get("model", ""))
         if answer_as is None:
             raise HTTPException(404, f"model {body.get('model')!r} is not served here; served: {', '.join(MODELS)}")
-        prompt = body["messages"][-1]["content"]
         try:
-            answer = answer_as(prompt)
+            answer = answer_as(body)
         except (ValueError, LookupError) as error:
             raise HTTPException(400, f"{body['model']} could not read this prompt: {error}") from error
-        tokens = {"prompt_tokens": len(prompt.split()), "completion_tokens": len(answer.split())}
-        message = {"role": "assistant", "content": answer}
+        read = sum(len(str(message.get("content") or "").split()) for message in body["messages"])
+        written = len((answer["content"] or "").split())
+        ending = "tool_calls" if "tool_calls" in answer else "stop"
         return {
             "id": "standin",
             "object": "chat.completion",
+            "created": 0,
             "model": body["model"],
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": tokens,
+            "choices": [{"index": 0, "message": {"role": "assistant", **answer}, "finish_reason": ending}],
+            "usage": {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written},
         }
 
     return app

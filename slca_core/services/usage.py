@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-ROLES = ("mocker", "alternate_mocker", "judge", "checker")
+ROLES = ("mocker", "alternate_mocker", "judge", "checker", "user")
 Fault = Literal["rate_limited", "server_error", "timeout", "connection", "unreadable", "refused", "cancelled"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 

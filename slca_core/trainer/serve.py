@@ -18,9 +18,16 @@ from slca_core.trainer.launch import environment, python_for
 
 @contextmanager
 def served(
-    checkpoint: Path, name: str, machine: CpuProfile | GpuProfile, *, max_length: int, root: Path, log: Path
+    checkpoint: Path,
+    name: str,
+    machine: CpuProfile | GpuProfile,
+    *,
+    max_length: int,
+    root: Path,
+    log: Path,
+    share: float = 1.0,
 ) -> Iterator[PolicyServer]:
-    """The checkpoint behind a loopback port until the block ends."""
+    """The checkpoint behind a loopback port until the block ends, in its `share` of the memory that the machine gives a server."""
     port = free_port()
     argv = [
         *_module(machine, root),
@@ -32,7 +39,12 @@ def served(
     if isinstance(machine, CpuProfile):
         argv += ["--dtype", "float32", "--max-num-seqs", "128", *_on_cpu()]
     else:
-        argv += ["--tensor-parallel-size", str(machine.vllm_tensor_parallel), "--gpu-memory-utilization", str(machine.gpu_memory)]
+        argv += [
+            "--tensor-parallel-size",
+            str(machine.vllm_tensor_parallel),
+            "--gpu-memory-utilization",
+            str(machine.gpu_memory * share),
+        ]
     with serve(f"policy server of {name}", argv, port=port, log=log, env=_environment(machine, root), timeout_s=900) as url:
         yield PolicyServer(url=url, model=name)
 

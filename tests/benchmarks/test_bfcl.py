@@ -5,26 +5,23 @@ from __future__ import annotations
 import ast
 import json
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slca_core.benchmarks import bfcl
+from slca_core.benchmarks import bfcl, worker
 from slca_core.benchmarks.toucan import PolicyServer
-from slca_core.config import BFCL_SIZES, BfclConfig
+from slca_core.config import BFCL_SIZES, REPOSITORY, BfclConfig
 from slca_core.errors import ServiceError
 from slca_core.failures import refuse_failures
+from slca_core.results import as_table
 from slca_core.services.process import LOOPBACK, free_port
 from tasks.environments import require_bfcl
+from tests.benchmarks.policy_endpoint import Answer, endpoint
 
 pytestmark = pytest.mark.e2e
-
-Answer = Callable[[dict[str, Any]], list[tuple[str, dict]] | int]
 
 
 @pytest.fixture(scope="module")
@@ -40,50 +37,6 @@ def data(python) -> Path:
 
 def read(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-
-
-@contextmanager
-def endpoint(answer: Answer) -> Iterator[str]:
-    """Chat completions: the calls that `answer` gives, or the HTTP status it gives instead."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            given = answer(body)
-            if isinstance(given, int):
-                self._send(given, {"error": {"message": "This model's maximum context length is 512 tokens."}})
-                return
-            calls = [
-                {"id": f"call{at}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-                for at, (name, arguments) in enumerate(given)
-            ]
-            message = {"role": "assistant", "content": None if calls else "Done.", **({"tool_calls": calls} if calls else {})}
-            choice = {"index": 0, "finish_reason": "stop", "message": message}
-            usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-            self._send(
-                200, {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
-            )
-
-        def _send(self, status: int, value: dict) -> None:
-            content = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://{LOOPBACK}:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def simple_oracle(data: Path) -> Answer:
@@ -109,14 +62,14 @@ def multi_turn_oracle(data: Path) -> Answer:
         for entry in read(data / "BFCL_v3_multi_turn_base.json")
     }
 
-    def answer(body: dict[str, Any]) -> list[tuple[str, dict]]:
+    def answer(body: dict[str, Any]) -> list[tuple[str, dict]] | str:
         messages = body["messages"]
         if messages[-1]["role"] != "user":
-            return []
+            return "Done."
         asked = tuple(message["content"] for message in messages if message["role"] == "user")
         turns = next(turns for questions, turns in by_questions.items() if questions[: len(asked)] == asked)
         parameters = {tool["function"]["name"]: list(tool["function"]["parameters"]["properties"]) for tool in body["tools"]}
-        return [parse(text, parameters) for text in turns[len(asked) - 1]]
+        return [parse(text, parameters) for text in turns[len(asked) - 1]] or "Done."
 
     return answer
 
@@ -129,8 +82,8 @@ def parse(text: str, parameters: dict[str, list[str]]) -> tuple[str, dict]:
     return call.func.id, named | {word.arg: ast.literal_eval(word.value) for word in call.keywords}
 
 
-def silent(_: dict[str, Any]) -> list[tuple[str, dict]]:
-    return []
+def silent(_: dict[str, Any]) -> str:
+    return "Done."
 
 
 def run(python: Path, folder: Path, answer: Answer, *categories: str, model: str = "oracle-1", **settings) -> list[dict]:
@@ -152,13 +105,26 @@ def test_the_oracle_is_right_but_for_seven_items_as_by_bfcls_own_command(python,
     measured = {"latency": 0, "input_token_count": 0, "output_token_count": 0}
     results.write_text("".join(json.dumps(line | measured) + "\n" for line in lines))
     code = (
-        f"import sys; sys.path.insert(0, {str(bfcl.WORKER.parent)!r}); import bfcl_worker; bfcl_worker.register('oracle-1', 64); "
+        f"import sys; sys.path.insert(0, {str(bfcl.SCRIPT.parent)!r}); import bfcl_worker; bfcl_worker.register('oracle-1', 64); "
         "from bfcl_eval.eval_checker.eval_runner import main; main(['oracle-1'], ['simple'], None, None)"
     )
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "OPENAI_API_KEY": "EMPTY", "BFCL_PROJECT_ROOT": str(tmp_path / "bfcl")}
     subprocess.run([str(python), "-c", code], env=env, check=True, capture_output=True)
     own = json.loads((tmp_path / "bfcl" / "score" / "oracle-1" / "BFCL_v3_simple_score.json").read_text().splitlines()[0])
     assert (own["correct_count"], own["total_count"]) == (393, 400)
+
+
+def test_the_command_says_what_an_endpoint_got_right(python, data, tmp_path):
+    study = REPOSITORY / "configs" / "studies" / "smoke.yaml"
+    settings = (f"root={tmp_path / 'root'}", "evaluation.bfcl={categories: [simple]}", "evaluation.tau2=")
+    with endpoint(simple_oracle(data)) as url:
+        command = ["evaluate", str(study), "--endpoint", url, "--model", "oracle"]
+        given = [word for setting in settings for word in ("--set", setting)]
+        result = subprocess.run(
+            [str(Path(sys.executable).with_name("slca")), *command, *given], capture_output=True, text=True, check=True
+        )
+    (line,) = [line for line in result.stdout.splitlines() if "simple" in line and "BFCL" in line]
+    assert line.split()[-3:] == ["393/400", "98.25", "0"]
 
 
 def test_who_says_nothing_is_always_wrong_and_right_where_nothing_is_to_be_said(python, tmp_path):
@@ -189,7 +155,7 @@ def test_a_server_that_went_away_is_no_score_and_the_next_attempt_asks_only_what
     lines = run(python, tmp_path, dies, "simple", limit=20, concurrency=1)
     assert sum(line["error"] is not None for line in lines) == 15
     assert not any(line["valid"] for line in lines if line["error"])
-    scored = bfcl.as_items(lines, condition="c", seed=1).query("metric == 'correct'")
+    scored = as_table(bfcl.as_trials(lines), bfcl.NAME, checkpoint="c", seed=1).query("metric == 'correct'")
     assert set(scored["item"]) == {f"simple_{at}" for at in range(5)}
     with pytest.raises(ServiceError, match=r"15 of 20 rollouts failed \(policy 15"):
         refuse_failures(
@@ -211,20 +177,20 @@ def test_a_server_that_went_away_is_no_score_and_the_next_attempt_asks_only_what
 
 def test_a_worker_that_fails_is_told_of_with_its_log(python, tmp_path):
     (tmp_path / "bfcl").write_text("in the way of BFCL's folders")
-    with pytest.raises(ServiceError, match=r"BFCL's worker ended with code 1\. The end of .*bfcl\.log"):
+    with pytest.raises(ServiceError, match=r"The worker of bfcl ended with code 1\. The end of .*bfcl\.log"):
         run(python, tmp_path, silent, "simple", limit=1)
 
 
 def test_nothing_of_our_environment_reaches_what_evaluates_a_models_words(python, tmp_path, monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", "sesame")
     given: dict[str, Any] = {}
-    start = bfcl.start
+    start = worker.start
 
     def noting(argv, log, env, **options):
         given.update(env=env, **options)
         return start(argv, log, env, **options)
 
-    monkeypatch.setattr(bfcl, "start", noting)
+    monkeypatch.setattr(worker, "start", noting)
     run(python, tmp_path, silent, "simple", limit=1)
     assert given["inherit"] is False
     assert "sesame" not in given["env"].values()
@@ -238,4 +204,4 @@ def test_where_nobody_listens_nothing_is_scored(python, tmp_path):
     nobody = PolicyServer(f"http://{LOOPBACK}:{free_port()}", "gone-1")
     lines = bfcl.evaluate(nobody, BfclConfig(categories=("irrelevance",), limit=3), tmp_path, python=python)
     assert [line["error"].partition(":")[0] for line in lines] == ["APIConnectionError"] * 3
-    assert bfcl.as_items(lines, condition="c", seed=1)["metric"].tolist() == ["error"] * 3
+    assert as_table(bfcl.as_trials(lines), bfcl.NAME, checkpoint="c", seed=1)["metric"].tolist() == ["error"] * 3

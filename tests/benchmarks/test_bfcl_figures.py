@@ -12,17 +12,27 @@ from slca_core.benchmarks import bfcl
 from slca_core.config import BFCL_SIZES, BfclConfig
 from slca_core.reporting import bfcl as table
 from slca_core.reporting.tables import Condition
+from slca_core.results import as_table
+from tests.reporting.frames import cells, run, texts
 
-SLCA, GRPO = Condition("slca", "SLCA-GRPO", run_id="run-1"), Condition("grpo", "GRPO")
+SLCA, GRPO = Condition("slca", "SLCA-GRPO", runs=(run(1, "run-1"), run(2, "run-2"))), Condition("grpo", "GRPO")
 
 
 def lines(**right: int) -> list[dict]:
     """Ten items of each category, so many of them right."""
     return [
-        {"id": f"{category}_{at}", "category": category, "valid": at < count, "overflow": at == 9, "error": None}
+        {
+            **{"id": f"{category}_{at}", "category": category, "valid": at < count, "overflow": at == 9, "error": None},
+            "seconds": 0.5,
+        }
         for category, count in right.items()
         for at in range(10)
     ]
+
+
+def items_of(found: list[dict], seed: int = 1) -> pd.DataFrame:
+    """Lines as SLCA's rows of a report's table."""
+    return as_table(bfcl.as_trials(found), bfcl.NAME, checkpoint="c", seed=seed).assign(study="toy", condition="slca")
 
 
 def test_the_paper_ran_thirteen_subsets():
@@ -53,11 +63,9 @@ def test_the_overall_figure_is_bfcls():
 
 def test_the_table_has_ours_beside_the_papers_and_says_what_was_asked():
     made = ((1, 4), (2, 6))
-    items = pd.concat(
-        [bfcl.as_items(lines(**dict.fromkeys(bfcl.PAPER, right)), condition="slca", seed=seed) for seed, right in made]
-    )
+    items = pd.concat([items_of(lines(**dict.fromkeys(bfcl.PAPER, right)), seed) for seed, right in made])
     section = table.section(items, [SLCA, GRPO], backbone="qwen2.5-7b", limit=10, categories=bfcl.PAPER)
-    slca, grpo = (dict(zip(section.head, row, strict=True)) for row in section.rows)
+    slca, grpo = texts(section)["SLCA-GRPO"], texts(section)["GRPO"]
     assert (slca["Mean, %"], slca["Paper, %"], slca["Overflows"], slca["Errors"]) == (
         "50.0 ± 14.1",
         "69.77 ± 0.47",
@@ -66,15 +74,22 @@ def test_the_table_has_ours_beside_the_papers_and_says_what_was_asked():
     )
     assert (grpo["All items asked, %"], grpo["Paper, %"], grpo["Run"]) == ("–", "68.41 ± 0.11", "–")
     assert "BFCL's overall, %" not in section.head
-    assert any("the first 10 items of each: not BFCL's figures" in note for note in section.notes)
-    assert bfcl.LABEL in section.notes[0]
-    assert table.to_json(items, [SLCA, GRPO])["figures"]["slca"]["paper_mean"] == pytest.approx([0.4, 0.6])
+    assert any("the first 10 items of each" in note for note in section.notes)
+    assert table.to_json(items, [SLCA, GRPO])["figures"]["slca"]["paper_mean"] == pytest.approx({1: 0.4, 2: 0.6})
+
+
+def test_ours_carry_the_release_and_the_limit_as_footnotes_and_the_papers_do_not():
+    items = items_of(lines(**dict.fromkeys(bfcl.PAPER, 4)))
+    section = table.section(items, [SLCA], backbone="qwen2.5-7b", limit=10, categories=bfcl.PAPER)
+    assert list(section.footnotes.values()) == [f"{bfcl.LABEL}.", "The first 10 items of each category: not BFCL's figures."]
+    line = cells(section)["SLCA-GRPO"]
+    assert section.marks(line["Mean, %"]) == section.marks(line["All items asked, %"]) == ["a", "b"]
+    assert section.marks(line["Paper, %"]) == section.marks(line["Errors"]) == []
+    assert line["Mean, %"].runs == SLCA.runs
 
 
 def test_an_item_that_met_an_error_enters_no_figure():
     broken = [line | {"error": "gone"} for line in lines(simple=0)[:5]] + lines(simple=10)[5:]
-    items = bfcl.as_items(broken, condition="slca", seed=1)
-    section = table.section(items, [SLCA], backbone=None, limit=None, categories=("simple",))
-    (row,) = section.rows
-    assert dict(zip(section.head, row, strict=True))["All items asked, %"] == "100.0"
-    assert dict(zip(section.head, row, strict=True))["Errors"] == "5 of 10"
+    section = table.section(items_of(broken), [SLCA], backbone=None, limit=None, categories=("simple",))
+    assert texts(section)["SLCA-GRPO"]["All items asked, %"] == "100.0"
+    assert texts(section)["SLCA-GRPO"]["Errors"] == "5 of 10"

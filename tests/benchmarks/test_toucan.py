@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -15,7 +16,7 @@ from slca_core.calls import render_call
 from slca_core.config import RlConfig, ServicesConfig, ToucanTestConfig
 from slca_core.dialogue import Message, Sample, ToolCall
 from slca_core.policy import train_tokenizer
-from slca_core.results import COLUMNS, TOUCAN_METRICS
+from slca_core.results import COLUMNS, TOUCAN_METRICS, as_table, results_digest
 from slca_core.rollout import Limits, Scoring, decode, encode
 from slca_core.services.cache import AnswerCache
 from slca_core.services.frozen import Clients
@@ -93,21 +94,21 @@ def evaluate(servers: Servers, samples: int = 0, cache: AnswerCache | None = Non
 
 def untimed(results: list[tuple[int, dict]]) -> list[tuple[int, dict]]:
     for _, record in results:
-        for usage in record["services"].values():
-            usage["seconds"] = 0.0
+        for timed in (record, *record["services"].values()):
+            timed["seconds"] = 0.0
     return results
 
 
 def test_a_policy_that_calls_and_quotes_scores_full_marks(tokenizer):
     for _, record in evaluate(Servers(tokenizer, solve)):
-        metrics = toucan.item_metrics(record)
+        metrics = toucan.metrics(record)
         assert (metrics["process"], metrics["exact"], metrics["judge"], metrics["success_process"]) == (1.0, 1.0, 1.0, 1.0)
 
 
 def test_a_policy_that_never_calls_is_wrong_and_no_error(tokenizer):
     for _, record in evaluate(Servers(tokenizer, lambda text: "I do not know the weather.")):
-        metrics = toucan.item_metrics(record)
-        assert (metrics["no_call"], metrics["process"], metrics["success_weighted"], metrics["error"]) == (1.0, 0.0, 0.0, 0.0)
+        metrics = toucan.metrics(record)
+        assert (metrics["no_call"], metrics["process"], metrics["success_weighted"], record["error"]) == (1.0, 0.0, 0.0, None)
 
 
 def test_the_first_trial_is_greedy_and_the_others_are_sampled_under_their_own_seeds(tokenizer):
@@ -142,7 +143,8 @@ def test_a_policy_server_that_fails_is_an_error_of_the_item_not_a_wrong_answer(t
     for _, record in evaluate(Servers(tokenizer, solve, policy=answer)):
         assert record["error"].startswith("policy: ")
         assert said in record["error"]
-        assert toucan.item_metrics(record) == {"error": 1.0}
+        (row,) = as_table(toucan.as_trials([(0, record)]), toucan.NAME, checkpoint="c", seed=1).to_dict("records")
+        assert (row["metric"], row["value"], row["error"]) == ("error", 1.0, record["error"])
 
 
 def test_a_connection_that_breaks_once_costs_nothing(tokenizer):
@@ -165,18 +167,28 @@ def test_a_policy_server_that_went_away_is_an_error_of_the_item(tokenizer):
 
 def test_every_metric_of_a_rollout_is_one_the_tables_know(tokenizer):
     (_, record), *_ = evaluate(Servers(tokenizer, solve))
-    assert set(toucan.item_metrics(record)) == set(TOUCAN_METRICS)
+    assert {*toucan.metrics(record), "error"} == set(TOUCAN_METRICS)
 
 
 def test_the_item_table_is_long_sorted_and_typed(tokenizer):
     results = evaluate(Servers(tokenizer, solve), samples=1)
     trial, record = results[0]
     results[0] = trial, record | {"error": "judge: gone"}
-    items = toucan.as_items(reversed(results), condition="sft", seed=3)
+    items = as_table(toucan.as_trials(reversed(results)), toucan.NAME, checkpoint="c", seed=3)
     assert tuple(items.columns) == COLUMNS
-    assert items.equals(items.sort_values(["item", "trial", "metric"], ignore_index=True))
+    assert items.equals(items.sort_values(["subset", "item", "trial", "metric"], ignore_index=True))
     assert (items.value.dtype.kind, items.seed.dtype.kind, items.trial.dtype.kind) == ("f", "i", "i")
     assert set(items.sampling[items.trial == 0]) == {"greedy"}
     assert set(items.sampling[items.trial > 0]) == {"sampled"}
     failed = items[(items["item"] == record["sample_id"]) & (items.trial == trial)]
-    assert failed.metric.tolist() == ["error"]
+    assert (failed.metric.tolist(), failed.error.tolist()) == (["error"], ["judge: gone"])
+    written = sum(end - start for start, end in record["action_ranges"])
+    assert set(failed.tokens) == {written} != {0}
+    assert (items.seconds > 0).all()
+
+
+def test_the_digest_of_results_is_of_what_was_found_and_not_of_how_long_it_took(tokenizer):
+    trials = toucan.as_trials(evaluate(Servers(tokenizer, solve)))
+    slower, other = ([replace(one, **{name: value}) for one in trials] for name, value in (("seconds", 9.0), ("tokens", 1)))
+    digests = [results_digest(as_table(found, toucan.NAME, checkpoint="c", seed=1)) for found in (trials, slower, other)]
+    assert digests[0] == digests[1] != digests[2]

@@ -22,7 +22,10 @@ def tables(study: Study) -> dict[str, Any]:
     for row in figures["rows"]:
         row.pop("run_id", None)
     stored = (study.root / "artifacts" / "evaluate").glob("*/items.parquet")
-    items = [pd.read_parquet(path).to_dict("list") for path in sorted(stored, key=lambda path: _identity(path.parent))]
+    items = [
+        pd.read_parquet(path).drop(columns="seconds").to_dict("list")
+        for path in sorted(stored, key=lambda path: _identity(path.parent))
+    ]
     return {"figures": figures, "items": items}
 
 

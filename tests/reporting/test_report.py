@@ -15,10 +15,13 @@ import pytest
 from slca_core.errors import DataError
 from slca_core.reporting.figures import QUANTITIES, Curve, draw, training_curves
 from slca_core.reporting.report import RANKING_CAVEAT, ReportPaths, duration, funnel, write_report
+from slca_core.reporting.sections import MLFLOW, Section
 from slca_core.reporting.tables import Condition, main_table, paired_difference
-from slca_core.results import COLUMNS
+from slca_core.reporting.toucan import sections
+from slca_core.results import REPORTED
+from tests.reporting.frames import HOSTILE, run, table_of
+from tests.reporting.latex_checks import COMPILER, compile_latex, count_tables
 
-NASTY = "SLCA <script>alert(1)</script> & co"
 STAND_INS = ["mocker: stand-in", "judge: stand-in"]
 VOID = {"meta", "br", "link", "img", "input", "hr", "path", "use"}
 MANIFEST = {
@@ -65,24 +68,26 @@ def curve(condition: str = "grpo", title: str = "GRPO", seed: int = 1, updates: 
 
 def write(out: Path, curves: list[Curve]) -> ReportPaths:
     rng = np.random.default_rng(0)
-    lines = [
-        (name, 1, "toucan_test", "single", f"i{i}", 0, "greedy", metric, rng.random())
+    items = table_of(
+        (name, 1, "toucan_test", "single-turn", f"i{i}", 0, "greedy", metric, rng.random())
         for name in ("sft", "grpo", "slca")
         for metric in ("process", "success_process")
         for i in range(12)
-    ]
-    items = pd.DataFrame(lines, columns=list(COLUMNS))
+    )
     conditions = [
-        Condition("sft", "SFT", "r0", labels=("stand-in judge",)),
-        Condition("grpo", "GRPO", "r1"),
-        Condition("slca", NASTY, "r2"),
+        Condition("sft", "SFT", (run(1, "r0"),), labels=("stand-in judge",)),
+        Condition("grpo", "GRPO", (run(1, "r1"),)),
+        Condition("slca", HOSTILE, (run(1, "r2"), run(2, "r3"))),
         Condition("wo_slca", "w/o SLCA", shares_run_of="grpo"),
     ]
+    table = main_table(items, conditions, backbone="qwen2.5-7b")
     return write_report(
         out,
         study_name="smoke",
         description="A <b>small</b> study.",
-        table=main_table(items, conditions, backbone="qwen2.5-7b"),
+        items=items,
+        table=table,
+        results=[*sections(table), Section("Empty", ["Nothing"], [])],
         differences=[paired_difference(items, "slca", "sft", "process", "greedy")],
         curves=curves,
         stages={"curate": 3.21, "train": 620.0},
@@ -90,12 +95,13 @@ def write(out: Path, curves: list[Curve]) -> ReportPaths:
         manifest=MANIFEST,
         notes=["One note."],
         mlflow_hint="Tracked runs: see MLflow.",
+        books=[Section("What it took", ["Service", "Calls"], [["judge", "3"]])],
     )
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory) -> ReportPaths:
-    return write(tmp_path_factory.mktemp("report"), [curve(), curve("slca", NASTY), curve("slca", NASTY, seed=2)])
+    return write(tmp_path_factory.mktemp("report"), [curve(), curve("slca", HOSTILE), curve("slca", HOSTILE, seed=2)])
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +113,13 @@ def page(report) -> Nesting:
 
 
 def test_the_same_results_give_the_same_bytes(report, tmp_path):
-    again = write(tmp_path, [curve(), curve("slca", NASTY), curve("slca", NASTY, seed=2)])
+    again = write(tmp_path, [curve(), curve("slca", HOSTILE), curve("slca", HOSTILE, seed=2)])
     before, after = (
         {path.relative_to(root): path.read_bytes() for path in root.rglob("*.*")} for root in (report.html.parent, tmp_path)
     )
     assert before.keys() == after.keys()
     assert before == after
-    assert len(before) == 3 + len(QUANTITIES)
+    assert len(before) == 5 + len(QUANTITIES)
     assert again.json.name == "report.json"
 
 
@@ -124,7 +130,7 @@ def test_the_page_nests_and_its_ids_are_unique(page):
 
 def test_the_page_escapes_what_it_is_given(page, report):
     assert "script" not in page.tags
-    assert NASTY in "".join(page.text)
+    assert HOSTILE in "".join(page.text)
     assert "<b>small</b>" not in report.html.read_text(encoding="utf-8")
 
 
@@ -135,7 +141,9 @@ def test_markdown_opens_no_tag(report):
 def test_the_page_needs_nothing_beside_it(report):
     html = report.html.read_text(encoding="utf-8")
     assert html.count("<svg") == len(QUANTITIES)
-    assert not re.search(r'(?:src|href)="(?!#)', html)
+    links = re.findall(r'(?:src|href)="(?!#)([^"]*)"', html)
+    assert links
+    assert all(link.startswith(MLFLOW) for link in links), "pages of runs, which nothing is loaded from"
     assert set(re.findall(r"url\(#([^)]+)\)", html)) <= set(re.findall(r'\bid="([^"]+)"', html))
 
 
@@ -156,6 +164,38 @@ def test_json_has_the_table_and_the_study(report):
     assert {"study", "rows", "columns", "values", "spread", "run_ids", "labels", "stages", "differences"} <= values.keys()
     assert values["labels"] == STAND_INS
     assert values["differences"][0]["condition_b"] == "sft"
+
+
+def test_the_json_links_the_runs_of_each_seed(report):
+    runs = json.loads(report.json.read_text(encoding="utf-8"))["runs"]
+    assert [(one["seed"], one["run_id"]) for one in runs["slca"]] == [(1, "r2"), (2, "r3")]
+    assert runs["slca"][1]["url"] == run(2, "r3").url
+
+
+def test_the_per_item_results_lie_beside_it(report):
+    items = pd.read_parquet(report.items)
+    assert list(items) == list(REPORTED)
+    assert len(items) == 3 * 2 * 12
+
+
+@pytest.mark.parametrize("file", ["markdown", "html", "latex"])
+def test_every_text_has_each_table_with_rows_its_footnotes_and_its_links(report, file):
+    text = getattr(report, file).read_text(encoding="utf-8")
+    for title in ("Toucan-Test", "Toucan-Test: difference to GRPO", "What it took"):
+        assert title in text
+    assert "Empty" not in text
+    assert "stand-in judge" in text
+    for seed, run_id in ((1, "r0"), (1, "r2"), (2, "r3")):
+        assert run(seed, run_id).url in text.replace(r"\#", "#")
+
+
+def test_the_latex_parses(report):
+    assert count_tables(report.latex.read_text(encoding="utf-8")) == 3
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no LaTeX here")
+def test_the_latex_compiles(report, tmp_path):
+    assert compile_latex(report.latex.read_text(encoding="utf-8"), tmp_path).is_file()
 
 
 def test_a_report_without_curves_says_so(tmp_path):

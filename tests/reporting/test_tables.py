@@ -12,13 +12,14 @@ from scipy import stats
 
 from slca_core.errors import DataError
 from slca_core.reporting.paper import published, published_gain
-from slca_core.reporting.rendering import format_p, markdown_table, to_json, to_markdown
-from slca_core.reporting.tables import COLUMNS, Condition, main_table, paired_difference
-from slca_core.results import COLUMNS as RESULT_COLUMNS
+from slca_core.reporting.sections import Entry
+from slca_core.reporting.tables import COLUMNS, Condition, MainTable, main_table, paired_difference
+from slca_core.reporting.toucan import by_subset, format_p, sections, to_json
 from slca_core.results import TOUCAN_METRICS
+from tests.reporting.frames import cells, run, table_of, texts
 
-GRPO = Condition("grpo", "GRPO", run_id="run-grpo", labels=("stand-in judge",))
-SLCA = Condition("slca", "SLCA-GRPO", run_id="run-slca")
+GRPO = Condition("grpo", "GRPO", runs=(run(1, "run-grpo"), run(2, "run-grpo-2")), labels=("stand-in judge",))
+SLCA = Condition("slca", "SLCA-GRPO", runs=(run(1, "run-slca"),))
 WO_SLCA = Condition("wo_slca", "w/o SLCA", shares_run_of="grpo")
 
 
@@ -27,8 +28,13 @@ def results(
 ) -> pd.DataFrame:
     """Rows of (condition, seed, item, value) as the long table."""
     sampling = "sampled" if trial else "greedy"
-    lines = [(condition, seed, benchmark, "single", item, trial, sampling, metric, value) for condition, seed, item, value in rows]
-    return pd.DataFrame(lines, columns=list(RESULT_COLUMNS))
+    return table_of(
+        (condition, seed, benchmark, "single-turn", item, trial, sampling, metric, value) for condition, seed, item, value in rows
+    )
+
+
+def main_section(table: MainTable):
+    return sections(table)[0]
 
 
 def cell_of(items: pd.DataFrame, condition: str = "grpo", column: str = "process"):
@@ -100,9 +106,10 @@ def test_a_shared_arm_shows_the_run_it_shares_and_says_so():
     table = main_table(random_pair(), [GRPO, SLCA, WO_SLCA], backbone="qwen2.5-7b")
     grpo, _, shared = table.rows
     assert shared.cells == grpo.cells
-    assert shared.run_id == "run-grpo"
     assert not any(shared.differences)
-    assert "w/o SLCA (shares the run of GRPO)" in to_markdown(table)
+    line = cells(main_section(table))["w/o SLCA"]
+    assert line["Condition"] == Entry("w/o SLCA", "(shares the run of GRPO)")
+    assert line["Process, %"].runs == line["Run"].runs == GRPO.runs
     assert any(note.startswith("w/o SLCA is a shared run") for note in table.notes)
 
 
@@ -168,17 +175,47 @@ def test_json_names_values_runs_and_labels_by_condition():
     assert values["values"]["wo_slca"] == values["values"]["grpo"]
     assert values["spread"]["grpo"]["process"] is None
     assert values["run_ids"] == {"grpo": "run-grpo", "slca": "run-slca", "wo_slca": "run-grpo"}
+    assert [one["seed"] for one in values["runs"]["wo_slca"]] == [1, 2]
     assert values["labels"] == ["stand-in judge"]
     assert values["paper"]["values"]["slca"]["mean"] == 79.13
 
 
-def test_markdown_writes_shares_in_per_cent_and_what_is_not_evaluated_yet():
-    text = to_markdown(main_table(results(("grpo", 1, "a", 0.25), ("grpo", 2, "a", 0.75)), [GRPO], backbone=None))
-    assert "50.0 ± 35.4" in text
+def test_the_table_has_shares_in_per_cent_linked_to_their_runs_with_the_stand_ins_as_footnotes():
+    section = main_section(main_table(results(("grpo", 1, "a", 0.25), ("grpo", 2, "a", 0.75)), [GRPO], backbone=None))
+    found = cells(section)["GRPO"]
+    assert found["Process, %"] == Entry("50.0", "± 35.4", GRPO.runs, ("stand-in judge",))
+    assert section.footnotes == {"a": "stand-in judge"}
+    assert section.marks(found["Process, %"]) == ["a"]
+    assert section.marks(found["Errors"]) == section.marks(found["Paper"]) == []
+    assert found["Run"] == Entry("run-grpo", runs=GRPO.runs)
 
 
-def test_markdown_cells_cannot_break_the_table():
-    assert markdown_table(["a"], [["x|y\nz"]]).splitlines()[-1] == "| x\\|y z |"
+def test_differences_have_their_interval_and_their_p_beside_them():
+    table = main_table(random_pair(), [GRPO, SLCA], backbone=None)
+    _, section = sections(table)
+    at = [column.key for column in table.difference_columns].index("process")
+    found, expected = cells(section)["SLCA-GRPO"]["Process, points"], table.rows[1].differences[at]
+    low, high = (f"{100 * bound:+.1f}" for bound in expected.interval)
+    assert (found.text, found.small) == (f"{100 * expected.mean:+.1f}", f"[{low}, {high}], p {format_p(expected.p_holm)}")
+    assert section.notes == table.notes_on_differences
+
+
+def test_each_subset_has_a_table_of_its_own_in_the_order_of_the_paper():
+    shares = {"decomposed": (0.0, 1.0, 1.0), "single-turn": (0.25, 0.75)}
+    items = table_of(
+        ("grpo", seed, "toucan_test", subset, f"{subset}{at}", 0, "greedy", metric, value * seed / 2)
+        for seed in (1, 2)
+        for subset, values in shares.items()
+        for metric in ("process", "success_process")
+        for at, value in enumerate(values)
+    )
+    single, decomposed = by_subset(items, [GRPO, SLCA])
+    assert [single.title, decomposed.title] == ["Toucan-Test by subset: single-turn", "Toucan-Test by subset: decomposed"]
+    # Means under the two seeds: 0.25 and 0.5, 1/3 and 2/3.
+    assert texts(single)["GRPO"]["Process, %"] == "37.5 ± 17.7"
+    assert texts(decomposed)["GRPO"]["Success@0.9 (process), %"] == "50.0 ± 23.6"
+    assert (texts(single)["GRPO"]["Items"], texts(decomposed)["GRPO"]["Items"]) == ("2", "3")
+    assert texts(single)["SLCA-GRPO"] == dict.fromkeys(single.head, "–") | {"Condition": "SLCA-GRPO"}
 
 
 def test_the_papers_grpo_is_its_row_without_slca():
@@ -225,7 +262,7 @@ def test_ps_are_corrected_for_the_arms_of_a_table_and_a_shared_run_counts_once()
     assert found["slca"].p_holm == pytest.approx(2 * found["slca"].p)
     assert found["wo_hierr"].p_holm == pytest.approx(max(found["wo_hierr"].p, 2 * found["slca"].p))
     assert found["slca_again"].p_holm == found["slca"].p_holm
-    (note,) = [note for note in table.notes if note.startswith("Process: a difference under")]
+    (note,) = [note for note in table.notes_on_differences if note.startswith("Process: a difference under")]
     assert "power, 2 comparisons" in note
 
 

@@ -61,7 +61,7 @@ def test_the_server_says_it_is_healthy():
 
 def test_the_models_are_named_as_stand_ins():
     models = request("GET", "/v1/models").json()
-    assert [model["id"] for model in models["data"]] == ["standin-mocker", "standin-judge", "standin-checker"]
+    assert [model["id"] for model in models["data"]] == ["standin-mocker", "standin-judge", "standin-checker", "standin-user"]
 
 
 def test_a_completion_has_the_openai_form():

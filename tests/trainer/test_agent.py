@@ -56,7 +56,7 @@ class Services:
         body, self.requests = json.loads(request.content), self.requests + 1
         if (answer := self.spoil(self.requests, body["model"])) is not None:
             return answer
-        text = standins.MODELS[body["model"]](body["messages"][0]["content"])
+        text = standins.MODELS[body["model"]](body)["content"]
         return httpx.Response(200, json={"choices": [{"message": {"content": text}}]})
 
 

@@ -1,0 +1,187 @@
+"""Inside a tau2-bench environment: its orchestrator and graders play tasks, one JSON line a trial. Knows nothing of this project.
+
+python tau2_worker.py JOB.json
+
+The job: distribution and version (of the package that must be here), domains, split, limit (first tasks of each domain, or null),
+trials, seed, done ([domain, task, trial] that are left out), max_steps, max_errors, threads, out (a JSON-lines file that is added
+to), and agent and user: endpoints of {model, key_env (environment variable with the key, or null), args (of litellm's completion:
+api_base, temperature, max_tokens, timeout)}. `judge`, such an endpoint or null, is asked where a task is graded by a model.
+`agent: null` measures the floor: an agent that says it cannot help, and a user who leaves.
+"""
+
+import importlib.metadata
+import json
+import os
+import random
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import litellm
+from loguru import logger
+
+logger.remove()
+
+from tau2.agent import llm_agent  # noqa: E402
+from tau2.data_model.message import AssistantMessage  # noqa: E402
+from tau2.evaluator import evaluator_nl_assertions  # noqa: E402
+from tau2.evaluator.evaluator import EvaluationType  # noqa: E402
+from tau2.user import user_simulator  # noqa: E402
+
+try:
+    from tau2.run import load_tasks, run_task
+except ImportError:  # v1
+    from tau2 import TextRunConfig
+    from tau2.runner import load_tasks, run_single_task
+
+    def run_task(*, task, seed, evaluation_type, **settings):
+        return run_single_task(TextRunConfig(**settings), task, seed=seed, evaluation_type=evaluation_type)
+
+
+OVERFLOW = ("context length", "max_model_len", "maximum model length", "max_tokens")
+SUCCESS = 1e-6
+
+
+class OwnFault(Exception):
+    """What the policy under evaluation did that is no message: a wrong answer, and no fault of a server."""
+
+
+class Meter(threading.local):
+    """What the trial of this thread asked."""
+
+    def reset(self):
+        self.agent = {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
+        self.user = {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
+
+
+METER = Meter()
+
+
+def metered(generate, who):
+    """tau2's `generate`, counted; of the agent, what it did itself is told apart from what befell its server."""
+
+    def ask(*args, **kwargs):
+        spent = getattr(METER, who)
+        spent["calls"] += 1
+        try:
+            message = generate(*args, **kwargs)
+        except litellm.BadRequestError as error:
+            # A prompt that does not fit is the model's own limit.
+            if who == "agent" and any(mark in str(error) for mark in OVERFLOW):
+                raise OwnFault("overflow") from error
+            raise
+        except (ValueError, TypeError) as error:
+            # Arguments of a call that are no JSON object.
+            if who == "agent":
+                raise OwnFault("unreadable") from error
+            raise
+        for name in ("prompt_tokens", "completion_tokens"):
+            spent[name] += (message.usage or {}).get(name, 0)
+        if who == "agent" and not (message.has_text_content() or message.is_tool_call()):
+            raise OwnFault("empty")
+        return message
+
+    return ask
+
+
+def says(text):
+    """In place of tau2's `generate`: always the same, without a model."""
+
+    def answer(*args, **kwargs):
+        return AssistantMessage(role="assistant", content=text, cost=0.0, usage={"prompt_tokens": 0, "completion_tokens": 0})
+
+    return answer
+
+
+def connect(job):
+    """tau2's agent, user and judge as the job has them."""
+    measures_floor = job["agent"] is None
+    agent, user = (says("I cannot help."), says("###STOP###")) if measures_floor else (llm_agent.generate, user_simulator.generate)
+    llm_agent.generate, user_simulator.generate = metered(agent, "agent"), metered(user, "user")
+    if job["judge"]:
+        evaluator_nl_assertions.DEFAULT_LLM_NL_ASSERTIONS = f"openai/{job['judge']['model']}"
+        evaluator_nl_assertions.DEFAULT_LLM_NL_ASSERTIONS_ARGS = arguments(job["judge"])
+
+
+def arguments(endpoint):
+    key = os.environ.get(endpoint["key_env"] or "", "EMPTY")
+    return {**endpoint["args"], "api_key": key}
+
+
+def settings(job, domain):
+    """What tau2's runner takes for one task, but for the task itself."""
+    nobody = {"model": "none", "key_env": None, "args": {}}
+    agent, user = job["agent"] or nobody, job["user"] or nobody
+    return {
+        **{"domain": domain, "agent": "llm_agent", "user": "user_simulator"},
+        **{"llm_agent": f"openai/{agent['model']}", "llm_args_agent": arguments(agent)},
+        **{"llm_user": f"openai/{user['model']}", "llm_args_user": arguments(user)},
+        **{"max_steps": job["max_steps"], "max_errors": job["max_errors"]},
+    }
+
+
+def play(job, domain, task, trial, seed):
+    """One trial: graded, or with the error that kept it from being played."""
+    line = {"domain": domain, "id": task.id, "trial": trial, "success": False, "error": None, "fault": None}
+    METER.reset()
+    started = time.monotonic()
+    try:
+        simulation = run_task(**settings(job, domain), task=task, seed=seed, evaluation_type=evaluation(task, job["judge"]))
+        line |= {
+            "success": abs(simulation.reward_info.reward - 1) <= SUCCESS,
+            "termination": str(getattr(simulation.termination_reason, "value", simulation.termination_reason)),
+            "reward": simulation.reward_info.model_dump(mode="json"),
+            "messages": [message.model_dump(mode="json", exclude={"raw_data"}) for message in simulation.messages],
+        }
+    except OwnFault as fault:
+        line["fault"] = str(fault)
+    except Exception as error:
+        line["error"] = f"{type(error).__name__}: {error}"
+    return line | {"seconds": time.monotonic() - started, "agent": METER.agent, "user": METER.user}
+
+
+def evaluation(task, judge):
+    """All of the task's graders; those that ask a model where one is there."""
+    basis = task.evaluation_criteria.reward_basis if task.evaluation_criteria else ()
+    if any(part.value == "NL_ASSERTION" for part in basis):
+        if judge is None:
+            raise LookupError("this task is graded by a model too, and none was given")
+        return EvaluationType.ALL_WITH_NL_ASSERTIONS
+    return EvaluationType.ALL
+
+
+def trial_seeds(seed, trials):
+    """As tau2's own command draws them."""
+    draw = random.Random(seed)
+    return [draw.randint(0, 1000000) for _ in range(trials)]
+
+
+def main():
+    job = json.loads(Path(sys.argv[1]).read_text())
+    found = importlib.metadata.version(job["distribution"])
+    if found != job["version"]:
+        sys.exit(f"{job['distribution']} {job['version']} was expected (evaluation.tau2.version), {found} is installed")
+    connect(job)
+    done, lock = {tuple(one) for one in job["done"]}, threading.Lock()
+    wanted = [
+        (domain, task, trial, seed)
+        for trial, seed in enumerate(trial_seeds(job["seed"], job["trials"]))
+        for domain in job["domains"]
+        for task in load_tasks(domain, None if domain == "mock" else job["split"])[: job["limit"]]
+        if (domain, task.id, trial) not in done
+    ]
+    with open(job["out"], "a") as out, ThreadPoolExecutor(job["threads"]) as pool:
+
+        def work(one):
+            line = json.dumps(play(job, *one), default=str)
+            with lock:
+                out.write(line + "\n")
+                out.flush()
+
+        list(pool.map(work, wanted))
+
+
+if __name__ == "__main__":
+    main()

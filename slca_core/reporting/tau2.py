@@ -1,0 +1,203 @@
+"""tau2-bench in the report: Pass^k over tasks, by domain, beside the paper's Pass^1 and what an agent that does nothing would get.
+
+A task is one item of one domain; its Pass^k is estimated from its own trials that met no error, C(c, k) / C(n, k). Figures are
+means over tasks, then over seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from slca_core.reporting.entries import NOTHING, linked, named, over_seeds, part_of, reference, runs_of
+from slca_core.reporting.paper import published
+from slca_core.reporting.sections import Cell, Section
+from slca_core.reporting.tables import Condition
+from slca_core.statistics import DRAWS, Interval, bootstrap_mean, pass_power
+
+NAME = "tau2"
+DO_NOTHING = Condition("do_nothing", "Do-nothing agent (floor)")
+MOCK = "mock"
+MOCK_ALONE = "Of the mock domain alone, which is no part of the benchmark."
+
+_DOMAINS = ("airline", "retail", "telecom", MOCK)
+_TASK = ["condition", "seed", "subset", "item"]
+
+
+def labels(items: pd.DataFrame, limit: int | None) -> list[str]:
+    """What makes these figures other than the benchmark's.
+
+    Args:
+        limit: how many tasks of each domain were run; None for all.
+    """
+    alone = [MOCK_ALONE] if set(_of_tau2(items)["subset"]) == {MOCK} else []
+    return [*alone, *([f"The first {limit} tasks of each domain: not the benchmark's figures."] if limit else [])]
+
+
+def values(items: pd.DataFrame, conditions: Sequence[Condition]) -> dict[str, dict[str, dict[int, float]]]:
+    """Condition -> figure -> seed -> its value, 0 to 1; what could not be had is left out.
+
+    The figures are pass_1, pass_2 ... (over all tasks of the benchmark's domains), pass_1_macro (mean of those domains' Pass^1) and
+    pass_1_<domain>. The mock domain enters no other than its own, unless there is no other domain.
+
+    Args:
+        items: the long table of `slca_core.results`; a domain is a subset.
+    """
+    tasks = _tasks(items)
+    counted, highest = _counted(tasks), _most_trials(items)
+    found: dict[str, dict[str, dict[int, float]]] = {}
+    for condition in _with_floor(tasks, conditions):
+        own = _where(tasks, "condition", [condition.source])
+        for seed in own.index.unique("seed"):
+            for name, value in _figures(_where(own, "seed", [seed]), counted, highest).items():
+                found.setdefault(condition.name, {}).setdefault(name, {})[int(seed)] = value
+    return found
+
+
+def _figures(tasks: pd.DataFrame, counted: Sequence[str], highest: int) -> dict[str, float]:
+    domains = {str(domain): float(found.mean()) for domain, found in pass_k(tasks, 1).groupby("subset")}
+    of_benchmark = _where(tasks, "subset", counted)
+    micro = {k: pass_k(of_benchmark, k) for k in range(1, highest + 1)}
+    figures = {f"pass_{k}": float(found.mean()) for k, found in micro.items() if len(found)}
+    if present := [domains[domain] for domain in counted if domain in domains]:
+        figures["pass_1_macro"] = sum(present) / len(present)
+    return figures | {f"pass_1_{domain}": value for domain, value in domains.items()}
+
+
+def pass_k(tasks: pd.DataFrame, k: int) -> pd.Series:
+    """Each task's estimate that k of k trials succeed; tasks with fewer than k trials are left out.
+
+    Args:
+        tasks: lines with `successes` and `trials`, those that met no error.
+    """
+    enough = tasks[tasks["trials"] >= k]
+    estimates = pd.Series(0.0, index=enough.index)
+    for trials in enough["trials"].unique():
+        alike = enough["trials"] == trials
+        estimates[alike] = pass_power(enough.loc[alike, "successes"].to_numpy(), int(trials), k)
+    return estimates
+
+
+def _tasks(items: pd.DataFrame) -> pd.DataFrame:
+    """Successes and trials without an error, by condition, seed, domain and task."""
+    rows = _of_tau2(items)
+    verdicts = rows[rows["metric"] == "success"].groupby(_TASK)["value"]
+    tasks = pd.DataFrame({"successes": verdicts.sum(), "trials": verdicts.size()})
+    return tasks.reindex(rows.groupby(_TASK).size().index, fill_value=0)
+
+
+def _of_tau2(items: pd.DataFrame) -> pd.DataFrame:
+    return items[items["benchmark"] == NAME]
+
+
+def _where(tasks: pd.DataFrame, level: str, among: Collection[Any]) -> pd.DataFrame:
+    """The tasks whose condition, seed, subset or item is among these."""
+    return tasks[tasks.index.get_level_values(level).isin(list(among))]
+
+
+def _with_floor(tasks: pd.DataFrame, conditions: Sequence[Condition]) -> list[Condition]:
+    return [*conditions, *([DO_NOTHING] if len(_where(tasks, "condition", [DO_NOTHING.name])) else [])]
+
+
+def _domains(tasks: pd.DataFrame) -> list[str]:
+    found: set[str] = set(tasks.index.get_level_values("subset"))
+    return [*(name for name in _DOMAINS if name in found), *sorted(found.difference(_DOMAINS))]
+
+
+def _counted(tasks: pd.DataFrame) -> list[str]:
+    """The domains of the benchmark; mock if there is no other."""
+    return [name for name in _domains(tasks) if name != MOCK] or [MOCK]
+
+
+def _most_trials(items: pd.DataFrame) -> int:
+    rows = _of_tau2(items)
+    return int(max(rows.groupby(_TASK)["trial"].nunique(), default=0))
+
+
+def section(
+    items: pd.DataFrame,
+    conditions: Sequence[Condition],
+    *,
+    backbone: str | None,
+    label: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> Section:
+    """The report's table; intervals are of a bootstrap over tasks, what a task gave under all seeds drawn together.
+
+    Args:
+        label: sentences that hold for each figure: version and packaging, the stand-in of the user, `labels`.
+        notes: further sentences below the table.
+    """
+    tasks, found = _tasks(items), values(items, conditions)
+    counted, domains, highest = _counted(tasks), _domains(tasks), _most_trials(items)
+    powers = range(2, highest + 1)
+    lines = _with_floor(tasks, conditions)
+    of_benchmark = _where(tasks, "subset", counted)
+    rows: list[list[Cell]] = []
+    for condition in lines:
+        own, runs = _where(of_benchmark, "condition", [condition.source]), runs_of(condition, lines)
+        intervals = {f"pass_{k}": _interval(own, k) for k in (1, *powers)}
+        figures: dict[str, Cell] = {
+            name: over_seeds(by_seed, interval=intervals.get(name), runs=runs, remarks=label)
+            for name, by_seed in found.get(condition.name, {}).items()
+        }
+        shown = ("pass_1", "pass_1_macro", *(f"pass_1_{domain}" for domain in domains), *(f"pass_{k}" for k in powers))
+        rows.append(
+            [
+                named(condition, lines),
+                f"{own.groupby(['subset', 'item']).ngroups:,}",
+                *(figures.get(name, NOTHING) for name in shown),
+                reference(published(backbone, condition.name, "tau2")),
+                *_counts(items, condition),
+                linked(runs),
+            ]
+        )
+    head: list[str] = [
+        *["Condition", "Tasks", "Pass^1 (micro), %", "Pass^1 (macro), %"],
+        *[f"{domain.capitalize()}, %" for domain in domains],
+        *[f"Pass^{k}, %" for k in powers],
+        *["Paper, %", "Overflows", "Errors", "Run"],
+    ]
+    return Section("tau2-bench", head, rows, [*_notes(of_benchmark, conditions, highest), *notes], _terms(domains, highest))
+
+
+def _interval(tasks: pd.DataFrame, k: int) -> Interval | None:
+    """Of Pass^k, 95 %; None where no task has so many trials."""
+    by_task = pass_k(tasks, k).groupby(["subset", "item"]).mean()
+    return bootstrap_mean(by_task.to_numpy()) if len(by_task) else None
+
+
+def _counts(items: pd.DataFrame, condition: Condition) -> tuple[str, str]:
+    """Overflows, and trials that met an error."""
+    own = _of_tau2(items)
+    own = own[own["condition"] == condition.source]
+    errors = own[own["metric"] == "error"]["value"]
+    return f"{own[own['metric'] == 'overflow']['value'].sum():.0f}", part_of(errors.sum(), len(errors))
+
+
+def _notes(tasks: pd.DataFrame, conditions: Sequence[Condition], highest: int) -> list[str]:
+    ours = _where(tasks, "condition", [one.name for one in conditions if not one.shares_run_of])
+    short = {k: int((ours["trials"] < k).sum()) for k in range(1, highest + 1)}
+    left_out = ", ".join(f"{count} of {len(ours)} from Pass^{k}" for k, count in short.items() if count)
+    return [
+        f"In brackets the 95% interval of a bootstrap over tasks ({DRAWS:,} draws).",
+        "An overflow, a conversation that no longer fits the model's context, is a failure, as is an empty answer or a call whose "
+        "arguments cannot be read; a trial that met an error of a server or of a grader counts in no figure.",
+        *([f"Left out for fewer than k trials without an error, by task, condition and seed: {left_out}."] if left_out else []),
+    ]
+
+
+def _terms(domains: Sequence[str], highest: int) -> Mapping[str, str]:
+    terms = {"Micro": "over all tasks of the benchmark's domains", "Macro": "unweighted mean of those domains"}
+    if highest > 1:
+        terms["Pass^k"] = "chance that k trials of a task all succeed, over all tasks"
+    if MOCK in domains and len(domains) > 1:
+        terms["Mock"] = "a domain for trying out, no part of the benchmark: neither in micro nor in macro"
+    return terms
+
+
+def to_json(items: pd.DataFrame, conditions: Sequence[Condition]) -> dict[str, Any]:
+    """What stands behind the table."""
+    return {"figures": values(items, conditions)}

@@ -1,0 +1,121 @@
+"""tau2-bench's figures: Pass^k by counting, means over tasks then seeds, and what enters them."""
+
+from __future__ import annotations
+
+import itertools
+from statistics import fmean
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from slca_core.reporting import tau2
+from slca_core.reporting.tables import Condition
+from slca_core.statistics import bootstrap_mean
+from tests.reporting.frames import Row, cells, run, table_of, texts
+
+SLCA = Condition("slca", "SLCA-GRPO", runs=(run(1, "run-1"), run(2, "run-2")))
+GRPO = Condition("grpo", "GRPO")
+LABEL = ("tau2-bench as packed.", "user: stand-in.")
+
+
+def played(domain: str, verdicts: dict[str, str], condition: str = "slca", seed: int = 1) -> list[Row]:
+    """Trials by task: "1" succeeded, "0" failed, "o" overflowed, "e" met an error."""
+    rows: list[Row] = []
+    for item, trials in verdicts.items():
+        for trial, verdict in enumerate(trials):
+            metrics = {"error": 1.0} if verdict == "e" else {"success": verdict == "1", "overflow": verdict == "o", "error": 0.0}
+            rows += [
+                (condition, seed, "tau2", domain, item, trial, "sampled", name, float(value)) for name, value in metrics.items()
+            ]
+    return rows
+
+
+def random_tasks(seed: int, tasks: int = 12, trials: int = 4) -> dict[str, str]:
+    rng = np.random.default_rng(seed)
+    return {str(at): "".join(rng.choice(list("01e"), trials, p=(0.4, 0.45, 0.15))) for at in range(tasks)}
+
+
+def by_counting(tasks: dict[str, str], k: int) -> float:
+    """Over the tasks with k trials that met no error, the share of k-subsets of those trials that all succeeded."""
+    usable = [trials.replace("e", "") for trials in tasks.values()]
+    shares = [fmean(set(chosen) == {"1"} for chosen in itertools.combinations(trials, k)) for trials in usable if len(trials) >= k]
+    return fmean(shares)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_pass_k_is_what_counting_all_subsets_of_trials_gives(k):
+    tasks = random_tasks(seed=k)
+    found = tau2.values(table_of(played("airline", tasks)), [SLCA])["slca"]
+    assert found[f"pass_{k}"] == {1: pytest.approx(by_counting(tasks, k))}
+
+
+def test_a_task_without_k_trials_is_left_out_and_counted():
+    items = table_of(played("airline", {"a": "11", "b": "1e", "c": "ee"}) + played("mock", {"m": "ee"}))
+    section = tau2.section(items, [SLCA], backbone=None)
+    line = texts(section)["SLCA-GRPO"]
+    assert (line["Tasks"], line["Pass^2, %"].split()[0], line["Errors"]) == ("3", "100.0", "5 of 8")
+    assert any(note.endswith("1 of 3 from Pass^1, 2 of 3 from Pass^2.") for note in section.notes)
+
+
+def test_micro_is_over_tasks_macro_over_domains_and_equal_names_in_two_domains_are_two_tasks():
+    items = table_of(played("airline", {"0": "1", "1": "1", "2": "1"}) + played("retail", {"0": "0"}))
+    section = tau2.section(items, [SLCA], backbone=None)
+    line = texts(section)["SLCA-GRPO"]
+    assert line["Tasks"] == "4"
+    assert line["Pass^1 (micro), %"].startswith("75.0 ")
+    assert (line["Pass^1 (macro), %"], line["Airline, %"], line["Retail, %"]) == ("50.0", "100.0", "0.0")
+
+
+def test_the_spread_is_over_seeds_and_the_interval_over_tasks():
+    made = {1: {"a": "1", "b": "0", "c": "1"}, 2: {"a": "1", "b": "0", "c": "0"}}
+    items = table_of(row for seed, tasks in made.items() for row in played("retail", tasks, seed=seed))
+    found = cells(tau2.section(items, [SLCA], backbone=None))["SLCA-GRPO"]["Pass^1 (micro), %"]
+    interval = bootstrap_mean(np.array([1.0, 0.0, 0.5]))
+    assert found.text == "50.0"
+    assert found.small == f"± 23.6 [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
+
+
+def test_the_mock_domain_has_its_column_and_enters_neither_mean():
+    alone = played("airline", {"a": "1", "b": "0"})
+    items = table_of(alone + played("mock", {"m": "1", "n": "1"}))
+    section = tau2.section(items, [SLCA], backbone=None)
+    line = texts(section)["SLCA-GRPO"]
+    assert (line["Mock, %"], line["Tasks"], line["Pass^1 (macro), %"]) == ("100.0", "2", "50.0")
+    assert tau2.values(items, [SLCA])["slca"]["pass_1"] == tau2.values(table_of(alone), [SLCA])["slca"]["pass_1"] == {1: 0.5}
+    assert tau2.labels(items, None) == []
+    assert "no part of the benchmark" in section.terms["Mock"]
+
+
+def test_where_only_mock_was_run_it_is_the_figure_and_that_is_said():
+    items = table_of(played("mock", {"m": "1", "n": "0"}))
+    assert tau2.values(items, [SLCA])["slca"]["pass_1"] == {1: 0.5}
+    assert tau2.labels(items, 2) == [tau2.MOCK_ALONE, "The first 2 tasks of each domain: not the benchmark's figures."]
+
+
+def test_the_floor_is_the_last_line_and_the_papers_figure_stands_beside_ours():
+    rows = played("airline", {"a": "10", "b": "0o"}) + played("airline", {"a": "0", "b": "1"}, condition="do_nothing", seed=0)
+    section = tau2.section(table_of(rows), [SLCA, GRPO], backbone="qwen2.5-7b", label=LABEL)
+    found = texts(section)
+    assert list(found) == ["SLCA-GRPO", "GRPO", "Do-nothing agent (floor)"]
+    assert found["Do-nothing agent (floor)"]["Pass^1 (micro), %"].startswith("50.0 ")
+    assert (found["Do-nothing agent (floor)"]["Pass^2, %"], found["Do-nothing agent (floor)"]["Paper, %"]) == ("–", "–")
+    assert (found["SLCA-GRPO"]["Paper, %"], found["SLCA-GRPO"]["Overflows"]) == ("41.02 ± 1.01", "1")
+    assert (found["GRPO"]["Paper, %"], found["GRPO"]["Tasks"], found["GRPO"]["Errors"]) == ("31.87 ± 2.97", "0", "–")
+
+
+def test_each_figure_of_ours_carries_the_packaging_and_the_user_and_links_its_runs():
+    section = tau2.section(table_of(played("airline", {"a": "1"})), [SLCA], backbone="qwen2.5-7b", label=LABEL)
+    line = cells(section)["SLCA-GRPO"]
+    assert list(section.footnotes.values()) == list(LABEL)
+    for column in ("Pass^1 (micro), %", "Pass^1 (macro), %", "Airline, %"):
+        assert section.marks(line[column]) == ["a", "b"]
+        assert line[column].runs == SLCA.runs
+    for column in ("Tasks", "Paper, %", "Errors"):
+        assert section.marks(line[column]) == []
+
+
+def test_rows_in_another_order_make_the_same_table():
+    items = table_of(played("retail", random_tasks(1)) + played("airline", random_tasks(2)))
+    again: pd.DataFrame = items.sample(frac=1, random_state=0)
+    assert tau2.section(again, [SLCA], backbone=None) == tau2.section(items, [SLCA], backbone=None)
