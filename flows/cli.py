@@ -9,13 +9,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from flows import cli_core
 from slca_core.config import Study, load_study
@@ -65,10 +63,11 @@ def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str
     importing.start()
     with private_server(study.root):
         importing.join()
+        from flows import cli_report
         from flows.reproduce import reproduce
 
         paths = reproduce(study)
-    _print_table(json.loads(paths.json.read_text()))
+    cli_report.show(json.loads(paths.json.read_text()))
     console.print(f"report  {paths.html}", soft_wrap=True, highlight=False)
     console.print(f"runs    make ui STUDY={study_file}   (MLflow, experiment {study.name})", soft_wrap=True, highlight=False)
 
@@ -147,13 +146,14 @@ def evaluate(
     checkpoint: Annotated[Path | None, typer.Option(help="a Hugging Face folder; served here for the time")] = None,
     endpoint: Annotated[str | None, typer.Option(metavar="URL", help="an OpenAI-compatible endpoint that is up already")] = None,
     model: Annotated[str | None, typer.Option(help="the name under which the endpoint serves it")] = None,
+    api_key_env: Annotated[str | None, typer.Option(metavar="NAME", help="environment variable with the endpoint's key")] = None,
     seed: Annotated[int, typer.Option(help="of sampled rollouts and trials")] = 1,
 ) -> None:
     """Ask a study's benchmarks of a checkpoint or an endpoint that no study trained; `slca run` evaluates a study's own."""
     study = _load(study_file, overrides)
     from flows import cli_evaluate
 
-    cli_evaluate.show(study, checkpoint=checkpoint, endpoint=endpoint, model=model, seed=seed)
+    cli_evaluate.show(study, checkpoint=checkpoint, endpoint=endpoint, model=model, key_env=api_key_env, seed=seed)
 
 
 @app.command()
@@ -196,58 +196,6 @@ def doctor(root: Annotated[Path, typer.Option(help="the state folder of your stu
 
     if not examine(root):
         raise SystemExit(2)
-
-
-# The columns that tell the story in a terminal; the report has them all.
-_SHOWN = ("success_process", "process", "process@T=1", "exact", "format_valid", "no_call")
-
-
-def _print_table(report: dict[str, Any]) -> None:
-    """The main table, a row a condition, in per cent; the paper's figure and the labels beside it; then the other benchmarks."""
-    columns = [column for column in report["columns"] if column["key"] in _SHOWN]
-    titles = [column["title"].removesuffix(" (process)").replace("Process, ", "") for column in columns]
-    table = Table("%", *titles, report["paper"]["title"], box=box.SIMPLE_HEAD)
-    table.columns[0].no_wrap = True
-    for row in report["rows"]:
-        values, spread = report["values"][row["name"]], report["spread"][row["name"]]
-        cells = [_percent(values[column["key"]], spread[column["key"]]) for column in columns]
-        table.add_row(_title(row), *cells, _published(report["paper"]["values"][row["name"]]))
-    console.print(table)
-    _print_others(report)
-    for line in (*report["caveats"], *report["notes"]):
-        console.print(f"  {line}", highlight=False, markup=False, style="dim")
-
-
-# The benchmarks beside Toucan-Test.
-_OTHERS = {"bfcl_v3": "BFCL V3", "tau2": "tau2-bench, Pass^1"}
-
-
-def _print_others(report: dict[str, Any]) -> None:
-    """The other benchmarks that some condition has a figure on."""
-    overview = report["overview"]["values"]
-    run = [name for name in _OTHERS if any(figures[name]["seeds"] for figures in overview.values())]
-    if not run:
-        return
-    table = Table("%", *(title for name in run for title in (_OTHERS[name], "Paper")), box=box.SIMPLE_HEAD)
-    for row in report["rows"]:
-        figures = [overview[row["name"]][name] for name in run]
-        cells = [text for one in figures for text in (_percent(one["mean"], one["std"]), _published(one["paper"]))]
-        table.add_row(_title(row), *cells)
-    console.print(table)
-
-
-def _title(row: dict[str, Any]) -> str:
-    return escape(row["title"]) + (f" (= {row['shares_run_of']}'s run)" if row["shares_run_of"] else "")
-
-
-def _published(figure: dict[str, Any] | None) -> str:
-    return f"{figure['mean']:.1f}" if figure else "–"
-
-
-def _percent(mean: float | None, std: float | None) -> str:
-    if mean is None:
-        return "–"
-    return f"{100 * mean:.1f}" + (f" ± {100 * std:.1f}" if std is not None else "")
 
 
 def main() -> None:

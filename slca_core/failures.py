@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 
 from slca_core.errors import ServiceError
 
-# The policy's engine, a frozen service, the rewards, or anything else.
-Boundary = Literal["policy", "mocker", "judge", "checker", "scoring", "rollout"]
+# The policy's engine, a frozen service, the rewards, a benchmark's own code, or anything else.
+Boundary = Literal["policy", "mocker", "judge", "checker", "user", "scoring", "task", "rollout"]
 BOUNDARIES: tuple[Boundary, ...] = get_args(Boundary)
 
 

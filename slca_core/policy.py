@@ -127,11 +127,11 @@ def require_checkpoint(folder: Path) -> Path:
     """`folder` if it is a checkpoint that every stage can use; ConfigError otherwise."""
     if not folder.is_dir():
         raise ConfigError(
-            f"A Hugging Face checkpoint folder was expected at {folder}, there is none. Mend policy.checkpoint in the study."
+            f"A Hugging Face checkpoint folder was expected at {folder}, there is none. Mend the path (policy.checkpoint)."
         )
     if not (folder / "config.json").is_file():
         raise ConfigError(
-            f"{folder} has no config.json, so it is no Hugging Face checkpoint folder. Mend policy.checkpoint in the study."
+            f"{folder} has no config.json, so it is no Hugging Face checkpoint folder. Mend the path (policy.checkpoint)."
         )
     if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")):
         raise ConfigError(

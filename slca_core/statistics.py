@@ -51,6 +51,28 @@ def bootstrap_mean(values_I: np.ndarray, *, draws: int = DRAWS, level: float = L
     return Interval(float(interval.low), float(interval.high), level)
 
 
+def bootstrap_strata(
+    values: Sequence[np.ndarray], weights_FS: np.ndarray, *, draws: int = DRAWS, level: float = LEVEL, seed: int = 0
+) -> list[Interval]:
+    """Percentile intervals of figures that are weighted sums of strata's means, items drawn with replacement within each stratum.
+
+    Of n items n - 1 are drawn: with n, the variance of a stratum's mean comes out too small by (n - 1) / n (McCarthy and Snowden).
+
+    Args:
+        values: of each of the S strata one value an item, at least one.
+        weights_FS: what each stratum's mean counts in each of the F figures, which are all made of the same draws.
+    """
+    rng = np.random.default_rng(seed)
+    means_SD = np.empty((len(values), draws))
+    for at, values_I in enumerate(values):
+        # Drawing items is drawing how often each value comes.
+        levels, counts = np.unique(np.asarray(values_I, dtype=float), return_counts=True)
+        drawn = max(1, counts.sum() - 1)
+        means_SD[at] = rng.multinomial(drawn, counts / counts.sum(), size=draws) @ levels / drawn
+    lows_F, highs_F = np.quantile(np.asarray(weights_FS) @ means_SD, ((1 - level) / 2, (1 + level) / 2), axis=1)
+    return [Interval(float(low), float(high), level) for low, high in zip(lows_F, highs_F, strict=True)]
+
+
 def paired_p(differences_I: np.ndarray) -> float:
     """Two-sided p of the paired t-test on the items' differences; 1 where none differs, 0 where all differ alike."""
     differences_I = np.asarray(differences_I, dtype=float)

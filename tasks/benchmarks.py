@@ -16,7 +16,7 @@ from slca_core.benchmarks.journal import Journal
 from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.config import BFCL_SIZES, TAU2_SIZES, Study
 from slca_core.curation.pipeline import read_split
-from slca_core.errors import DataError
+from slca_core.errors import DataError, ServiceError
 from slca_core.failures import errors_by_boundary, refuse_failures
 from slca_core.results import Trial, as_table
 from slca_core.rollout import Limits, Scoring, prompts_that_fit
@@ -107,7 +107,7 @@ def ask_bfcl(study: Study, server: PolicyServer, folder: Path) -> Asked:
         lines = bfcl.evaluate(server, settings, folder, python=python, on_poll=lambda done: update(completed=done))
     trials = bfcl.as_trials(lines)
     _refuse(study, trials, f"BFCL V3 of {server.model}")
-    return Asked(bfcl.NAME, trials, {"bfcl_items": len(trials)})
+    return Asked(bfcl.NAME, trials, {"bfcl_items": len(trials), "bfcl_failures": _failures(trials)})
 
 
 def ask_tau2(study: Study, seed: int, server: PolicyServer, services: Serving, folder: Path) -> Asked:
@@ -115,24 +115,25 @@ def ask_tau2(study: Study, seed: int, server: PolicyServer, services: Serving, f
     settings = study.evaluation.tau2
     assert settings is not None
     python = require_tau2(settings)
-    roles = ("user", "judge")
-    user, judge = ((study.services.of(role), services.urls([role])[role]) for role in roles)
-    named = [name for role in roles if (name := study.services.of(role).api_key_env)]
+    asked = ("user", "judge") if tau2.asks_judge(settings) and study.services.judge.managed != "standin" else ("user",)
+    at = {role: (study.services.of(role), url) for role, url in services.urls(asked).items()}
+    keys = [server.key_env, *(service.api_key_env for service, _ in at.values())]
     with bar(f"tau2-bench {server.model}", total=tau2_trials(study)) as update:
         lines = tau2.evaluate(
             server,
-            user,
-            judge,
+            at["user"],
+            at.get("judge"),
             settings,
             folder,
             python=python,
             seed=seed,
-            env={name: os.environ[name] for name in named if name in os.environ},
+            env={name: os.environ[name] for name in keys if name and name in os.environ},
             on_poll=lambda done: update(completed=done),
         )
     trials = tau2.as_trials(lines)
     _refuse(study, trials, f"tau2-bench of {server.model}")
-    return Asked(tau2.NAME, trials, {"tau2_trials": len(trials)}, {"user": tau2.asked_of_user(lines).to_json()})
+    facts = {"tau2_trials": len(trials), "tau2_failures": _failures(trials)}
+    return Asked(tau2.NAME, trials, facts, {"user": tau2.asked_of_user(lines).to_json()})
 
 
 def bfcl_items(study: Study) -> int:
@@ -144,7 +145,13 @@ def bfcl_items(study: Study) -> int:
 def tau2_trials(study: Study) -> int:
     """How many a study asks of each checkpoint; at most so many where its split is not the base one."""
     settings = study.evaluation.tau2
-    return settings.trials * sum(_first(TAU2_SIZES[name], settings.limit) for name in settings.domains) if settings else 0
+    return settings.trials * tau2_tasks(study) if settings else 0
+
+
+def tau2_tasks(study: Study) -> int:
+    """How many tasks a study has of tau2-bench, likewise."""
+    settings = study.evaluation.tau2
+    return sum(_first(TAU2_SIZES[name], settings.limit) for name in settings.domains) if settings else 0
 
 
 def _first(size: int, limit: int | None) -> int:
@@ -152,5 +159,12 @@ def _first(size: int, limit: int | None) -> int:
 
 
 def _refuse(study: Study, trials: Sequence[Trial], what: str) -> None:
-    failed = [{"error": one.error and f"policy: {one.error}", "unread": 0} for one in trials]
-    refuse_failures(failed, study.services.failure_limit, what)
+    """Stops over servers that did not answer; what breaks in a task's own code breaks again: it is counted, and in no figure."""
+    records = [{"error": one.error, "unread": 0} for one in trials if not (one.error or "").startswith("task:")]
+    refuse_failures(records, study.services.failure_limit, what)
+    if trials and not records:
+        raise ServiceError(f"{what}: not one of {len(trials)} trials could be graded; the first says: {trials[0].error}")
+
+
+def _failures(trials: Sequence[Trial]) -> dict[str, int]:
+    return errors_by_boundary([{"error": one.error} for one in trials])

@@ -10,9 +10,12 @@ from pathlib import Path
 from filelock import FileLock
 
 from slca_core.benchmarks import bfcl, tau2
-from slca_core.config import REPOSITORY, Tau2Config
+from slca_core.config import REPOSITORY, Study, Tau2Config
 from slca_core.errors import ConfigError
+from slca_core.fingerprint import file_digest, files_digest
+from slca_core.records import not_there
 from tasks.progress import say
+from tasks.workspace import Workspace
 
 
 def require_bfcl() -> Path:
@@ -24,6 +27,11 @@ def require_tau2(config: Tau2Config) -> Path:
     """The interpreter of tau2-bench's environment: the study's own, or the one that is packaged."""
     if config.python is None:
         return _require(tau2.ENVIRONMENT, "bench-tau2", f"tau2-bench as {config.version} packs it, a gigabyte")
+    if config.data_dir and not (config.data_dir / "tau2" / "domains").is_dir():
+        raise ConfigError(
+            f"The data of {config.version} was expected in {config.data_dir} (evaluation.tau2.data_dir); it has no tau2/domains. "
+            "Name the folder `data` of a checkout of github.com/sierra-research/tau2-bench."
+        )
     if not config.python.is_file():
         raise ConfigError(
             f"The interpreter of an environment with {config.version} was expected at {config.python} (evaluation.tau2.python), "
@@ -32,20 +40,34 @@ def require_tau2(config: Tau2Config) -> Path:
     return config.python.absolute()
 
 
+def installed(study: Study, benchmark: str) -> dict[str, str]:
+    """Digests of what a benchmark's code and data are installed from: our lock, or the files of an official install's data."""
+    if benchmark == bfcl.NAME:
+        return {"bfcl lock": file_digest(REPOSITORY / "requirements" / "bench-bfcl.txt")}
+    config = study.evaluation.tau2
+    if config is None or config.python is None:
+        return {"tau2 lock": file_digest(REPOSITORY / "requirements" / "bench-tau2.txt")}
+    if config.data_dir is None:
+        return {}
+    if not config.data_dir.is_dir():
+        return {"tau2 data": not_there(config.data_dir)}
+    files = sorted(path for path in (config.data_dir / "tau2" / "domains").rglob("*") if path.is_file())
+    return {"tau2 data": files_digest(files, Workspace(study).inputs.file_digest)}
+
+
 def _require(environment: Path, target: str, what: str) -> Path:
-    complete = environment / ".complete"
+    """Its interpreter; built if it is not there, and again if its lock has changed."""
     with FileLock(environment.with_suffix(".lock")):
-        if not complete.exists():
+        if _make("--question", target).returncode:
             say(f"building {environment.name} once: {what}")
-            made = subprocess.run(
-                ["make", target, f"PYTHON={sys.executable}"],
-                cwd=REPOSITORY,
-                env={**os.environ, "PIP_NO_INPUT": "1"},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            made = _make(target)
             if made.returncode:
                 end = "\n".join((made.stdout + made.stderr).splitlines()[-10:])
                 raise ConfigError(f"{what} was expected to install (make {target}); it ended with code {made.returncode}:\n{end}")
     return environment / "bin" / "python"
+
+
+def _make(*argv: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PIP_NO_INPUT": "1"}
+    command = ["make", *argv, f"PYTHON={sys.executable}"]
+    return subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=False)

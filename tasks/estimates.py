@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from slca_core.config import Arm, CpuProfile, Study
 from slca_core.records import Record, Step
-from tasks.benchmarks import bfcl_items, tau2_trials
+from tasks.benchmarks import bfcl_items, tau2_tasks, tau2_trials
 from tasks.matching import spent_by
 from tasks.placement import placement, policy_parameters
 
@@ -162,7 +162,7 @@ def rollouts_of(study: Study, step: Step, arm: Arm | None) -> int:
 def trials_of(study: Study, step: Step) -> int:
     """How many items of BFCL V3 and trials of tau2-bench a step asks."""
     if step.step == "floor":
-        return tau2_trials(study)
+        return tau2_tasks(study)
     return bfcl_items(study) + tau2_trials(study) if step.step == "evaluate" else 0
 
 

@@ -6,17 +6,21 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from slca_core.benchmarks import bfcl
+from slca_core.benchmarks import bfcl, tau2
 from slca_core.benchmarks.journal import Journal
 from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.config import Study
 from slca_core.records import Record, Step
+from slca_core.reporting import bfcl as bfcl_report
+from slca_core.reporting import tau2 as tau2_report
+from slca_core.reporting.tables import Condition
 from slca_core.results import results_digest
 from slca_core.rollout import Limits, Scoring
 from slca_core.services.frozen import Serving
@@ -24,12 +28,13 @@ from slca_core.services.two_stage import two_stage
 from slca_core.trainer.serve import served
 from tasks.benchmarks import JOURNAL, Asked, ask_others, ask_toucan
 from tasks.curate import split_path
+from tasks.environments import installed
 from tasks.finetune import model_path
 from tasks.limits import GPUS, SERVICES, limited
 from tasks.placement import placement
 from tasks.progress import say
 from tasks.services import EVALUATION, services_identity
-from tasks.tracking import Tracking
+from tasks.tracking import ChildRun, Tracking
 from tasks.workspace import Workspace
 
 CODE = (
@@ -66,8 +71,10 @@ def evaluation_step(
     return benchmarks_step(study, f"{condition}-seed{seed}", seed, inputs, with_toucan=True)
 
 
-def benchmarks_step(study: Study, name: str, seed: int, inputs: dict[str, str], *, with_toucan: bool) -> Step:
-    """What asking the study's benchmarks of anything is."""
+def benchmarks_step(
+    study: Study, name: str, seed: int, inputs: dict[str, str], *, with_toucan: bool, of_study: bool = True
+) -> Step:
+    """What asking the study's benchmarks of anything is; what is not the study's own tells nothing of how long its steps take."""
     rl, settings = study.rl, study.evaluation
     config: dict[str, Any] = {"seed": seed}
     code: list[str] = ["slca_core.results"]
@@ -80,22 +87,20 @@ def benchmarks_step(study: Study, name: str, seed: int, inputs: dict[str, str], 
         roles += EVALUATION
     if settings.bfcl:
         config["bfcl"] = {"version": bfcl.VERSION, **settings.bfcl.model_dump(mode="json", exclude={"concurrency"})}
+        inputs = inputs | installed(study, bfcl.NAME)
         code += BFCL_CODE
     if settings.tau2:
         config["tau2"] = settings.tau2.model_dump(mode="json", exclude={"concurrency", "python", "data_dir", "timeout_s"})
+        inputs = inputs | installed(study, tau2.NAME)
         code += TAU2_CODE
-        roles.append("user")
+        roles += ["user", "judge"] if tau2.asks_judge(settings.tau2) else ["user"]
     if settings.bfcl or settings.tau2:
-        config["max_length"] = context_of(study)
+        config["max_length"] = study.context
     if "summariser" in inputs:
         code.append("slca_core.services.two_stage")
-    config["services"] = services_identity(study.services, roles)
-    return Step(step="evaluate", name=name, config=config, inputs=inputs, code=tuple(code), placement=placement(study))
-
-
-def context_of(study: Study) -> int:
-    """Tokens that a served checkpoint takes; Toucan-Test keeps to its own limits within them."""
-    return max(study.evaluation.max_length or 0, study.rl.max_length)
+    config["services"] = services_identity(study.services, dict.fromkeys(roles))
+    kind, placed = ("evaluate", placement(study)) if of_study else ("benchmark", {})
+    return Step(step=kind, name=name, config=config, inputs=inputs, code=tuple(code), placement=placed)
 
 
 @task(name="evaluate", cache_policy=NO_CACHE)
@@ -110,14 +115,32 @@ def evaluate_checkpoint(
             step, lambda folder: _evaluate(study, condition, seed, data, checkpoint, summariser, services, folder)
         )
         Journal(record.folder / JOURNAL).remove()
-        for benchmark, items in pd.read_parquet(record.folder / ITEMS).assign(condition=condition).groupby("benchmark"):
-            run.log_items(items, str(benchmark))
+        log_results(run, study, pd.read_parquet(record.folder / ITEMS).assign(condition=condition))
         run.log_values(
             {f"{role}/{name}": value for role, usage in record.facts["services"].items() for name, value in usage.items()}
         )
         run.finish(record, datasets=[("test", split_path(data, "test"))])
     say(f"[bold]evaluate[/]  {condition}, seed {seed}: {scores(record)}, {record.seconds:.0f} s")
     return record
+
+
+def log_results(run: ChildRun, study: Study, items: pd.DataFrame) -> None:
+    """Each benchmark's per-item table and the means of its metrics, and the figures that BFCL V3 and tau2-bench are reported by."""
+    for benchmark, rows in items.groupby("benchmark"):
+        run.log_items(rows, str(benchmark))
+    (name,) = items["condition"].unique()
+    asked, limit = [Condition(name, name)], study.evaluation.bfcl.limit if study.evaluation.bfcl else None
+    figures = {
+        bfcl.NAME: bfcl_report.values(items, asked, limit).get(name, {}),
+        tau2.NAME: tau2_report.values(items, asked).get(name, {}),
+    }
+    run.log_values(
+        {
+            f"{benchmark}/{figure}": fmean(by_seed.values())
+            for benchmark, found in figures.items()
+            for figure, by_seed in found.items()
+        }
+    )
 
 
 def scores(record: Record) -> str:
@@ -165,7 +188,7 @@ def _served(
     """The checkpoint alone, and as it speaks: with the summariser behind it if there is one."""
     options = {
         "machine": study.machine,
-        "max_length": context_of(study),
+        "max_length": study.context,
         "root": study.root,
         "share": 0.5 if summariser else 1.0,
     }

@@ -127,9 +127,8 @@ class _Planner:
                 checkpoints.append((arm.name, seed, record_of(trained), trained.name))
         if study.evaluation.tau2:
             yield self._planned("floor of tau2", floor_step(study), ())
-        two_stages = {arm.name for arm in study.arms if arm.summariser == "sft"}
         for condition, seed, checkpoint, made_by in checkpoints:
-            summariser, also = (sft, (f"finetune {SFT}",)) if condition in two_stages else (None, ())
+            summariser, also = (sft, (f"finetune {SFT}",)) if condition in study.planners else (None, ())
             step = evaluation_step(study, condition, seed, data, checkpoint, summariser)
             yield self._planned(f"evaluate {condition}, seed {seed}", step, (made_by, *also))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 from filelock import FileLock
@@ -13,13 +15,15 @@ from prefect.cache_policies import NO_CACHE
 from pydantic import ConfigDict
 
 from slca_core.benchmarks import tau2 as benchmark
+from slca_core.benchmarks import toucan as toucan_test
 from slca_core.config import Frozen, Study
 from slca_core.errors import ConfigError
 from slca_core.json_lines import read_lines
 from slca_core.matching import Certificate
 from slca_core.records import Record, write_atomically
-from slca_core.reporting import bfcl, cross_scale, overview, services, tau2, toucan
+from slca_core.reporting import bfcl, cross_scale, differences, overview, services, tau2, toucan
 from slca_core.reporting.comparison import PairedDifference, paired_difference
+from slca_core.reporting.entries import runs_of
 from slca_core.reporting.figures import Curve
 from slca_core.reporting.overview import BENCHMARKS, Overview
 from slca_core.reporting.paper import BACKBONES, Benchmark
@@ -32,7 +36,7 @@ from tasks.evaluate import ITEMS
 from tasks.floor import floor_step
 from tasks.matching import recorded
 from tasks.progress import say
-from tasks.services import service_labels, study_roles
+from tasks.services import EVALUATION, service_labels
 from tasks.tracking import Tracking, flatten
 from tasks.workspace import Workspace
 
@@ -66,8 +70,7 @@ def _make_report(study: Study, data: Record, preparation: Sequence[Record], eval
     labels = service_labels(study)
     items = _items(study, evaluated)
     conditions = _conditions(study, evaluated, tracking)
-    found = overview_of(study, items, conditions)
-    table = _main_table(study, items, conditions)
+    results = results_of(study, items, conditions)
     out = Workspace(study).reports
     certificate, asked = _certificate(study, data, preparation, evaluated), _asked(evaluated)
     notes = _notes(study, items)
@@ -76,8 +79,8 @@ def _make_report(study: Study, data: Record, preparation: Sequence[Record], eval
         study_name=study.name,
         description=study.description,
         items=items,
-        table=table,
-        results=tables_of_results(study, items, conditions, found),
+        table=results.table,
+        results=results.sections,
         differences=_differences(study, items, conditions),
         curves=_curves(study, evaluated),
         stages=_stages(data, preparation, evaluated),
@@ -86,40 +89,56 @@ def _make_report(study: Study, data: Record, preparation: Sequence[Record], eval
         notes=[_matched(certificate), *notes] if certificate.matched else notes,
         warnings=[_unmatched(certificate)] if certificate.mismatches else [],
         books=[services.section(asked, study.services.failure_limit)],
-        values={
-            "services": {stage.stage: dataclasses.asdict(stage) for stage in asked},
-            "overview": overview.to_json(found),
-            **({"bfcl_v3": bfcl.to_json(items, conditions)} if _has(items, "bfcl_v3") else {}),
-            **({"tau2": tau2.to_json(items, conditions)} if _has(items, "tau2") else {}),
-        },
+        values={"services": {stage.stage: dataclasses.asdict(stage) for stage in asked}, **results.values},
         mlflow_hint=f"make ui STUDY=configs/studies/{study.name}.yaml opens MLflow on these runs (experiment {study.name}).",
     )
     write_atomically(out / CERTIFICATE, certificate.model_dump_json(indent=2))
     tags = {"slca.labels": "; ".join(labels) or "none", "slca.matched": str(certificate.matched).lower()}
-    tracking.finish_parent(out, _as_frame(table), tags)
+    tracking.finish_parent(out, _as_frame(results.table), tags)
     say(f"[bold]report[/]    {paths.html}")
     return paths
 
 
-def tables_of_results(study: Study, items: pd.DataFrame, conditions: Sequence[Condition], found: Overview) -> list[Section]:
-    """The paper's three tables, then each benchmark's own, all from the per-item results."""
-    backbone, asked = study.paper_backbone, study.evaluation.bfcl
-    tables = [
-        overview.section(found, conditions),
-        overview.ablation(found, conditions),
-        cross_scale.section([found]),
-        *toucan.sections(_main_table(study, items, conditions)),
-        *toucan.by_subset(items, conditions),
-    ]
-    if _has(items, "bfcl_v3") and asked:
-        tables.append(bfcl.section(items, conditions, backbone=backbone, limit=asked.limit, categories=asked.categories))
+@dataclass(frozen=True)
+class Results:
+    """All that follows from the per-item results.
+
+    Attributes:
+        table: Toucan-Test, every condition.
+        sections: the paper's three tables, the differences, then each benchmark's own.
+        values: what stands behind them, for the JSON.
+    """
+
+    table: MainTable
+    sections: list[Section]
+    values: dict[str, Any]
+
+
+def results_of(study: Study, items: pd.DataFrame, conditions: Sequence[Condition]) -> Results:
+    """The tables of results, and what stands behind them."""
+    found = overview_of(study, items, conditions)
+    compared = differences.measure(items, conditions)
+    table = main_table(
+        items,
+        conditions,
+        backbone=study.paper_backbone,
+        temperature=study.evaluation.toucan_test.temperature,
+        labels=found.labels["toucan_test"],
+        notes=found.caveats(),
+    )
+    sections = [overview.section(found, conditions), overview.ablation(found, conditions), cross_scale.section([found])]
+    values = {"overview": overview.to_json(found), **differences.to_json(compared)}
+    if compared and compared.compared:
+        sections.append(differences.section(compared, found))
+    sections += [toucan.section(table), *toucan.by_subset(items, table)]
+    shown = {"backbone": study.paper_backbone, "notes": found.caveats()}
+    if (asked := study.evaluation.bfcl) and _has(items, "bfcl_v3"):
+        sections.append(bfcl.section(items, conditions, limit=asked.limit, categories=asked.categories, **shown))
+        values["bfcl_v3"] = bfcl.to_json(items, conditions, asked.limit)
     if _has(items, "tau2"):
-        tables.append(tau2.section(items, conditions, backbone=backbone, label=found.labels_of("tau2")))
-    return tables
-
-
-def _main_table(study: Study, items: pd.DataFrame, conditions: Sequence[Condition]) -> MainTable:
-    return main_table(items, conditions, backbone=study.paper_backbone, temperature=study.evaluation.toucan_test.temperature)
+        sections.append(tau2.section(items, conditions, label=found.labels["tau2"], user=found.user, **shown))
+        values["tau2"] = tau2.to_json(items, conditions)
+    return Results(table, sections, values)
 
 
 def overview_of(study: Study, items: pd.DataFrame, conditions: Sequence[Condition]) -> Overview:
@@ -129,25 +148,36 @@ def overview_of(study: Study, items: pd.DataFrame, conditions: Sequence[Conditio
         backbone=study.paper_backbone,
         values=overview.measure(items, conditions),
         labels={
-            "toucan_test": _toucan_labels(study),
+            "toucan_test": service_labels(study, EVALUATION),
             "bfcl_v3": bfcl.labels(study.evaluation.bfcl.limit if study.evaluation.bfcl else None),
-            "tau2": _tau2_labels(study, items),
+            "tau2": tau2_labels(study, items),
         },
+        user=user_labels(study),
+        training={condition.name: condition.labels for condition in conditions},
+        runs={condition.name: runs_of(condition, conditions) for condition in conditions},
         toy=study.policy.scratch is not None,
     )
 
 
-def _toucan_labels(study: Study) -> list[str]:
-    """The stand-ins that had a part in Toucan-Test's figures, in training or evaluation."""
-    return service_labels(study, [role for role in study_roles(study) if role != "user"])
-
-
-def _tau2_labels(study: Study, items: pd.DataFrame) -> list[str]:
-    """The packaging, the stand-in of the user, and what makes them other than the benchmark's."""
+def tau2_labels(study: Study, items: pd.DataFrame) -> list[str]:
+    """The packaging, and what makes a study's figures on tau2-bench other than the benchmark's; none if it is not asked."""
     settings = study.evaluation.tau2
     if settings is None:
         return []
-    return [f"{benchmark.label(settings)}.", *service_labels(study, ["user"]), *tau2.labels(items, settings.limit)]
+    judge = service_labels(study, ["judge"]) if benchmark.asks_judge(settings) else []
+    return [f"{benchmark.label(settings)}.", *tau2.labels(items, limit=settings.limit, split=settings.split), *judge]
+
+
+def user_labels(study: Study) -> list[str]:
+    """Who tau2-bench's user was: a stand-in, or which model; none if it is not asked."""
+    if study.evaluation.tau2 is None:
+        return []
+    return service_labels(study, ["user"]) or [tau2.user_label(study.services.user.model)]
+
+
+def training_labels(study: Study) -> dict[str, tuple[str, ...]]:
+    """Arm -> the stand-ins that its training asks."""
+    return {arm.name: tuple(service_labels(study, arm.services)) for arm in study.arms}
 
 
 def _has(items: pd.DataFrame, benchmark: Benchmark) -> bool:
@@ -191,7 +221,7 @@ def _conditions(study: Study, evaluated: Sequence[Evaluated], tracking: Tracking
     for name, (first, *_) in of_seeds.items():
         owners.setdefault(_run_of(first), name)
     titles = TITLES | {arm.name: arm.title for arm in study.arms}
-    labels, conditions = tuple(_toucan_labels(study)), []
+    labels, conditions = training_labels(study), []
     for name, seeds in of_seeds.items():
         owner = owners[_run_of(seeds[0])]
         conditions.append(
@@ -200,7 +230,7 @@ def _conditions(study: Study, evaluated: Sequence[Evaluated], tracking: Tracking
                 title=titles[name],
                 runs=tuple(run for one in seeds if (run := _run(one, tracking))),
                 shares_run_of=owner if owner != name else None,
-                labels=labels,
+                labels=labels.get(name, ()),
             )
         )
     return conditions
@@ -221,7 +251,9 @@ def _differences(study: Study, items: pd.DataFrame, conditions: Sequence[Conditi
     present = {condition.name for condition in conditions}
     pairs = [pair for pair in (("slca", SFT), ("slca_alternate", "grpo_alternate")) if present.issuperset(pair)]
     samplings = ["greedy"] + ["sampled"] * (study.evaluation.toucan_test.samples > 0)
-    return [paired_difference(items, *pair, "process", sampling) for pair in pairs for sampling in samplings]
+    return [
+        paired_difference(items, *pair, "process", sampling, benchmark=toucan_test.NAME) for pair in pairs for sampling in samplings
+    ]
 
 
 def _asked(evaluated: Sequence[Evaluated]) -> list[Asked]:
@@ -265,7 +297,7 @@ def _notes(study: Study, items: pd.DataFrame) -> list[str]:
     replicates = [arm.title for arm in study.arms if study.replicate_of(arm)]
     repeated = f"{', '.join(replicates)}: a replicate of an arm above, the same experiment with other random numbers."
     settled = "Settings: " + ", ".join(f"{key} = {settings[key]}" for key in shown) + "."
-    two_stages = [arm.title for arm in study.arms if arm.summariser == "sft"]
+    two_stages = [arm.title for arm in study.arms if arm.name in study.planners]
     planned = (
         f"{', '.join(two_stages)}: a planner, evaluated with the SFT checkpoint as the writer of its closing summaries; BFCL V3 "
         "asks the planner alone."
@@ -290,7 +322,7 @@ def _as_frame(table: MainTable) -> pd.DataFrame:
         for column, cell in zip(table.columns, row.cells, strict=True):
             values[column.title] = cell.mean if cell else float("nan")
             values[f"{column.title} std"] = cell.std if cell and cell.std is not None else float("nan")
-        values["labels"] = "; ".join(row.condition.labels)
+        values["labels"] = "; ".join(table.labels_of(row.condition))
         rows.append(values)
     return pd.DataFrame(rows)
 
@@ -315,7 +347,7 @@ def read_overviews(studies: Sequence[Study]) -> tuple[list[Overview], list[str]]
             )
         path = report_paths(study).json
         values = json.loads(path.read_text()) if path.is_file() else {}
-        if "overview" in values:
+        if "runs" in values.get("overview", {}):
             found.append(overview.from_json(values["overview"]))
         else:
             unfinished.append(study.name)

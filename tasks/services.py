@@ -18,7 +18,7 @@ EVALUATION = ("mocker", "judge")
 def frozen_services(study: Study) -> AbstractContextManager[Serving]:
     """The services while a stage runs: a stage that is all recorded asks for none, and starts none."""
     workspace = Workspace(study)
-    return serve_frozen(study.services, study.machine, root=workspace.root, logs=workspace.logs, say=say)
+    return serve_frozen(study.services, study.machine, root=workspace.root, logs=workspace.logs, say=say, roles=study_roles(study))
 
 
 def services_identity(services: ServicesConfig, roles: Iterable[str]) -> dict[str, Any]:

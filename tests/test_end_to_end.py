@@ -160,37 +160,6 @@ def test_every_checkpoint_was_asked_all_three_benchmarks_and_the_floor_is_there(
     assert (played.groupby("benchmark")["tokens"].sum() > 0).all()
 
 
-def test_a_planner_is_asked_bfcl_alone_and_the_rest_with_the_summariser_behind_it(report, study, monkeypatch):
-    from tasks import evaluate
-    from tasks.services import frozen_services
-
-    asked: dict[str, str] = {}
-    ask_toucan, ask_others = evaluate.ask_toucan, evaluate.ask_others
-
-    def toucan(study, seed, split, tokenizer, server, services, folder):
-        asked["toucan"] = server.url
-        return ask_toucan(study, seed, split, tokenizer, server, services, folder)
-
-    def others(study, seed, policy, spoken, services, folder):
-        asked.update(bfcl=policy.url, tau2=spoken.url)
-        return ask_others(study, seed, policy, spoken, services, folder)
-
-    monkeypatch.setattr(evaluate, "ask_toucan", toucan)
-    monkeypatch.setattr(evaluate, "ask_others", others)
-    made = {planned.name: planned.record for planned in make_plan(study).steps}
-    slca, sft = made["train slca, seed 1"], made["finetune sft"]
-    with frozen_services(study) as services:
-        record = evaluate.evaluate_checkpoint.fn(study, "rltr", 1, made["curate"], slca, sft, services)
-    assert asked["toucan"] == asked["tau2"] != asked["bfcl"]
-    assert record.inputs["summariser"] == sft.output_digest
-    items = pd.read_parquet(record.folder / "items.parquet")
-    assert set(items.benchmark) == {"toucan_test", "bfcl_v3", "tau2"}
-    assert not items["error"].any()
-    # The summariser may call nothing: what the planner does not call, nobody does.
-    rollouts = pd.read_parquet(record.folder / "rollouts.parquet")
-    assert not rollouts.final_response.str.contains("<tool_call>").any()
-
-
 def test_the_report_tells_what_the_services_were_asked(report):
     training, evaluation = report["services"]["training"], report["services"]["evaluation"]
     # Two arms of three updates of eight rollouts. Eight items, greedy and sampled, of each checkpoint: arms may share one.
@@ -229,6 +198,53 @@ def test_killed_in_training_and_in_evaluation_it_ends_as_if_nobody_had(report, s
     outcome.check_books(disturbed, SMALLEST["rl"]["updates"])
     assert outcome.checkpoints(disturbed) == outcome.checkpoints(study)
     assert outcome.tables(disturbed) == outcome.tables(study)
+
+
+def test_a_planner_is_asked_bfcl_alone_and_the_rest_with_the_summariser_behind_it(report, study, monkeypatch):
+    from tasks import evaluate
+    from tasks.services import frozen_services
+
+    asked: dict[str, str] = {}
+    ask_toucan, ask_others = evaluate.ask_toucan, evaluate.ask_others
+
+    def toucan(study, seed, split, tokenizer, server, services, folder):
+        asked["toucan"] = server.url
+        return ask_toucan(study, seed, split, tokenizer, server, services, folder)
+
+    def others(study, seed, policy, spoken, services, folder):
+        asked.update(bfcl=policy.url, tau2=spoken.url)
+        return ask_others(study, seed, policy, spoken, services, folder)
+
+    monkeypatch.setattr(evaluate, "ask_toucan", toucan)
+    monkeypatch.setattr(evaluate, "ask_others", others)
+    made = {planned.name: planned.record for planned in make_plan(study).steps}
+    slca, sft = made["train slca, seed 1"], made["finetune sft"]
+    with frozen_services(study) as services:
+        record = evaluate.evaluate_checkpoint.fn(study, "rltr", 1, made["curate"], slca, sft, services)
+    assert asked["toucan"] == asked["tau2"] != asked["bfcl"]
+    assert record.inputs["summariser"] == sft.output_digest
+    items = pd.read_parquet(record.folder / "items.parquet")
+    assert set(items.benchmark) == {"toucan_test", "bfcl_v3", "tau2"}
+    assert not items["error"].any()
+    # The summariser may call nothing: what the planner does not call, nobody does.
+    rollouts = pd.read_parquet(record.folder / "rollouts.parquet")
+    assert not rollouts.final_response.str.contains("<tool_call>").any()
+
+
+def test_a_checkpoint_evaluated_on_its_own_gets_what_the_study_says_of_it(report, study):
+    from tasks.standalone import evaluate_folder
+
+    made = {planned.name: planned.record for planned in make_plan(study).steps}
+    alone = evaluate_folder(study, made["finetune sft"].folder / "model", seed=1)
+    found, known = (
+        pd.read_parquet(record.folder / "items.parquet").drop(columns=["checkpoint", "seconds"])
+        for record in (alone, made["evaluate sft, seed 1"])
+    )
+    pd.testing.assert_frame_equal(found, known)
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{study.root.resolve() / 'mlflow.db'}")
+    (run,) = client.search_runs([client.get_experiment_by_name(study.name).experiment_id], "tags.`slca.step` = 'benchmark'")
+    assert "mlflow.parentRunId" not in run.data.tags
+    assert {"toucan_test/process/greedy", "bfcl_v3/correct/greedy", "tau2/pass_1", "tau2/pass_1_macro"} <= set(run.data.metrics)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="real records lie in ../shared/data, which a fresh clone does not have")

@@ -157,3 +157,24 @@ def test_disk_is_what_such_steps_left_or_the_weights_and_checkpoints(study_of, t
 )
 def test_parameters_are_counted_from_a_config(name, published, config):
     assert parameter_count(config) == pytest.approx(published, rel=0.005)
+
+
+BENCHMARKS = {"evaluation": {"bfcl": {"categories": ["simple", "irrelevance"], "limit": 3}, "tau2": {"limit": 2, "trials": 4}}}
+
+
+def test_an_evaluation_costs_its_rollouts_and_the_trials_of_the_other_benchmarks(study_of):
+    study = study_of(**BENCHMARKS)
+    found = estimates(study)
+    # Six items of BFCL; two tasks of each of three domains, four times.
+    assert (found["evaluate slca, seed 1"].rollouts, found["evaluate slca, seed 1"].trials) == (10, 6 + 24)
+    assert found["floor of tau2"].trials == 6
+    text = "\n".join(cost_lines(make_plan(study)))
+    assert "BFCL V3  18 items, answers of at most 8,192 tokens" in text
+    assert "tau2     at most 72 trials of at most 200 steps" in text
+
+
+def test_times_of_evaluations_go_by_rollouts_and_trials_together(study_of):
+    finish(study_of(**BENCHMARKS))
+    set_seconds(study_of(**BENCHMARKS), "evaluate", 20.0)  # of 10 rollouts, 6 items and 24 trials
+    other = study_of(evaluation={"toucan_test": {"samples": 1}, "tau2": {"limit": 2}}, seeds=[2])
+    assert estimates(other)["evaluate slca, seed 2"].seconds == pytest.approx((20 + 6) * 20.0 / 40)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -20,6 +21,7 @@ from slca_core.fingerprint import file_digest
 from slca_core.matching import find_mismatches
 from slca_core.records import Step
 from tasks.curate import curation_step
+from tasks.evaluate import benchmarks_step
 from tasks.finetune import policy_step
 from tasks.plan import Plan, _side_by_side, explain, make_plan, record_of
 from tasks.workspace import Workspace
@@ -52,7 +54,8 @@ def make(study: Study, step: Step) -> None:
         (folder / "metrics.jsonl").write_text(json.dumps(LINE) + "\n")
         files = {f"{split}.parquet": f"{step.identity}-{split}" for split in ("sft", "rl", "test")}
         splits = {split: {"single_turn": 50} for split in ("sft", "rl", "test")}
-        return f"out-{step.identity}", {"files": files, "splits": splits, "read": 100, "samples": 50, "items": 10}
+        counts = {"read": 100, "samples": 50, "items": 10, "bfcl_items": 6, "tau2_trials": 24}
+        return f"out-{step.identity}", {"files": files, "splits": splits, **counts}
 
     Workspace(study).store.run(step, work)
 
@@ -307,3 +310,57 @@ def test_how_many_ask_bfcl_at_once_bears_on_nothing(study_file):
         for n in (1, 9)
     )
     assert one == other
+
+
+def test_the_floor_of_tau2_is_one_step_and_a_planner_is_evaluated_with_the_sft_checkpoint_behind_it(study_file):
+    study = load_study(study_file, ("arms=[slca, rltr]", "evaluation.tau2={domains: [airline]}"))
+    steps = {planned.name: planned for planned in make_plan(study).steps}
+    assert [name for name in steps if name.startswith("floor")] == ["floor of tau2"]
+    assert set(steps["evaluate slca, seed 1"].step.inputs) == {"test_split", "checkpoint", "tau2 lock"}
+    assert set(steps["evaluate rltr, seed 1"].step.inputs) == {"test_split", "checkpoint", "tau2 lock", "summariser"}
+    assert steps["evaluate rltr, seed 1"].after == ("train rltr, seed 1", "finetune sft")
+
+
+@pytest.mark.parametrize(
+    ("change", "matters"),
+    [
+        ("evaluation.tau2.concurrency=9", False),
+        ("evaluation.tau2.timeout_s=9", False),
+        ("evaluation.tau2.temperature=0.1", True),
+        ("evaluation.tau2.seed=1", True),
+        ("services.user.temperature=0.1", True),
+        ("evaluation.max_length=40000", True),
+        ("evaluation.bfcl={}", True),
+    ],
+)
+def test_what_bears_on_an_evaluation_is_in_its_identity_and_nothing_else(study_file, change, matters):
+    airline = "evaluation.tau2={domains: [airline]}"
+    studies = (load_study(study_file, (airline, *more)) for more in ((), (change,)))
+    before, after = ({one.name: one.step.identity for one in make_plan(study).steps} for study in studies)
+    assert (before["evaluate slca, seed 1"] != after["evaluate slca, seed 1"]) is matters
+    assert before["floor of tau2"] == after["floor of tau2"]
+
+
+def test_of_an_official_tau2_its_data_and_the_judge_of_its_tasks_bear_on_an_evaluation(study_file, tmp_path):
+    domains = tmp_path / "data" / "tau2" / "domains"
+    domains.mkdir(parents=True)
+    (domains / "tasks.json").write_text("[]")
+    official = f"evaluation.tau2={{version: tau2 0.2.1.dev0, python: {sys.executable}, data_dir: {tmp_path / 'data'}}}"
+
+    def identity(*more: str) -> str:
+        study = load_study(study_file, (official, *more))
+        return next(one.step.identity for one in make_plan(study).steps if one.name == "evaluate slca, seed 1")
+
+    before = identity()
+    assert identity("services.judge.temperature=0.5") != before
+    (domains / "tasks.json").write_text("[1]")
+    assert identity() != before
+
+
+def test_what_was_asked_of_no_checkpoint_of_a_study_tells_nothing_of_its_times(study_file):
+    study = load_study(study_file, ("evaluation.bfcl={limit: 1}",))
+    step = benchmarks_step(study, "oracle", 1, {"endpoint": "http://x", "model": "oracle"}, with_toucan=False, of_study=False)
+    Workspace(study).store.run(step, lambda folder: ("out", {"bfcl_items": 13, "services": {}}))
+    assert {one.estimate.seconds for one in make_plan(study).steps if one.step.step == "evaluate" and one.state == "to run"} == {
+        None
+    }

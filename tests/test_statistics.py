@@ -15,6 +15,7 @@ from statsmodels.stats.weightstats import DescrStatsW
 
 from slca_core.statistics import (
     bootstrap_mean,
+    bootstrap_strata,
     holm,
     mcnemar_p,
     paired_p,
@@ -79,6 +80,40 @@ def test_one_item_has_no_width_and_none_is_refused():
         bootstrap_mean(np.array([]))
     with pytest.raises(ValueError, match="finite"):
         bootstrap_mean(np.array([0.5, np.nan]))
+
+
+def test_drawing_within_strata_is_drawing_their_items_one_by_one():
+    rng = np.random.default_rng(5)
+    values = [rng.integers(0, 3, size) / 2 for size in (12, 40, 7)]
+    weights_FS = np.array([[1 / 3, 1 / 3, 1 / 3], [0.1, 0.9, 0.0]])
+    drawn = [[rng.choice(values_I, len(values_I) - 1).mean() for values_I in values] for _ in range(20_000)]
+    expected_FQ = np.quantile(np.array(drawn) @ weights_FS.T, (0.025, 0.975), axis=0).T
+    found = bootstrap_strata(values, weights_FS, draws=20_000)
+    assert np.array([(one.low, one.high) for one in found]) == pytest.approx(expected_FQ, abs=0.006)
+    assert bootstrap_strata(values, weights_FS, draws=20_000) == found, "the same each time"
+
+
+def test_one_stratum_of_all_items_has_the_plain_interval():
+    values_I = np.random.default_rng(6).random(300)
+    (interval,), plain = bootstrap_strata([values_I], np.array([[1.0]])), bootstrap_mean(values_I)
+    assert (interval.low, interval.high) == pytest.approx((plain.low, plain.high), abs=0.002)
+
+
+def test_intervals_of_a_mean_over_strata_of_bfcls_sizes_cover_it():
+    rng, studies = np.random.default_rng(7), 1_500
+    sizes = (400, 100, 50, 200, 258, 1053, 16, 24)
+    rates, weights_FS = rng.uniform(0.1, 0.9, len(sizes)), np.full((1, len(sizes)), 1 / len(sizes))
+    covered = 0
+    for _ in range(studies):
+        values = [rng.random(size) < rate for size, rate in zip(sizes, rates, strict=True)]
+        (interval,) = bootstrap_strata(values, weights_FS, draws=600, seed=int(rng.integers(2**31)))
+        covered += interval.low <= rates.mean() <= interval.high
+    assert covered / studies == pytest.approx(0.95, abs=0.015)
+
+
+def test_a_stratum_of_one_item_has_no_width():
+    (interval,) = bootstrap_strata([np.array([0.5])], np.array([[1.0]]))
+    assert (interval.low, interval.high) == (0.5, 0.5)
 
 
 @pytest.mark.parametrize(("differences", "p"), [([0.0, 0.0], 1.0), ([0.5, 0.5], 0.0)])

@@ -54,6 +54,7 @@ def evaluate(
     """
     worker = Worker("bfcl", SCRIPT, python)
     job = {
+        "version": VERSION,
         "model": server.model,
         "categories": config.categories,
         "ids": [line["id"] for line in worker.finished(folder)],
@@ -62,7 +63,7 @@ def evaluate(
         "max_tokens": config.max_tokens,
     }
     # BFCL evaluates what a model wrote: nothing of ours is in its environment.
-    env = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "EMPTY", "BFCL_PROJECT_ROOT": str(folder / "bfcl")}
+    env = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": server.key, "BFCL_PROJECT_ROOT": str(folder / "bfcl")}
     lines = worker.run(folder, job, env, on_poll=on_poll)
     return sorted(lines, key=lambda line: (config.categories.index(line["category"]), line["id"]))
 

@@ -1,19 +1,20 @@
 """tau2-bench by its own code: domains, orchestrator and graders of an installed package, run in an environment of their own.
 
-`tau2_worker.py` is what runs there; here are the job it gets and what its lines mean. A server that is gone, or any exception of a
-task, is an infrastructure error and never a score; a prompt that does not fit the policy's context, an empty answer or a call that
-cannot be read is a wrong answer.
+`tau2_worker.py` is what runs there; here are the job it gets and what its lines mean. A server that is gone, or an exception of a
+task's own code, is an infrastructure error and never a score; a prompt that does not fit the policy's context, an empty answer or a
+call that cannot be read is a wrong answer.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.benchmarks.worker import Worker
-from slca_core.config import REPOSITORY, TAU2_PACKAGED, JudgeConfig, ServiceConfig, Tau2Config
+from slca_core.config import REPOSITORY, TAU2_PACKAGED, ServiceConfig, Tau2Config
 from slca_core.results import Trial
 from slca_core.services.usage import Usage
 
@@ -21,6 +22,8 @@ NAME = "tau2"
 SCRIPT = Path(__file__).with_name("workers") / "tau2_worker.py"
 ENVIRONMENT = REPOSITORY / ".venv-tau2"
 FLOOR_AGENT = "do_nothing"
+RETRIES = 2  # Of a request to the policy's server.
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
 
 
 def label(config: Tau2Config) -> str:
@@ -32,10 +35,15 @@ def label(config: Tau2Config) -> str:
     return f"tau2-bench by {config.version}, the official code"
 
 
+def asks_judge(config: Tau2Config) -> bool:
+    """Whether tasks of this release may be graded by a model too; those of the packaged one are not."""
+    return config.version != TAU2_PACKAGED
+
+
 def evaluate(
     server: PolicyServer,
     user: tuple[ServiceConfig, str],
-    judge: tuple[JudgeConfig, str],
+    judge: tuple[ServiceConfig, str] | None,
     config: Tau2Config,
     folder: Path,
     *,
@@ -47,14 +55,19 @@ def evaluate(
     """The worker's line of every trial, those of an earlier attempt in `folder` that met no error included.
 
     Args:
-        user: the user simulator and the URL of its /v1 root; `judge` likewise, asked by tasks of some releases, a stand-in by none.
+        user: the user simulator and the URL of its /v1 root; `judge` likewise, where tasks are graded by one (`asks_judge`).
         seed: of the run; `config.seed` is added.
-        env: where the keys are that the services name.
+        env: where the keys are that the endpoints name.
 
     Raises:
         ServiceError: the worker failed, with the end of its log.
     """
-    agent = {"temperature": config.temperature, "max_tokens": config.max_tokens, "timeout": config.timeout_s}
+    agent = {
+        "temperature": config.temperature,
+        "max_tokens": config.max_tokens,
+        "timeout": config.timeout_s,
+        "num_retries": RETRIES,
+    }
     return _play(
         config,
         folder,
@@ -62,15 +75,18 @@ def evaluate(
         env=env,
         seed=config.seed + seed,
         trials=config.trials,
-        agent=_endpoint(server.model, f"{server.url}/v1", agent),
+        agent=_endpoint(server.model, f"{server.url}/v1", agent, server.key_env),
         user=_service(*user),
-        judge=None if judge[0].managed == "standin" else _service(*judge),
+        judge=_service(*judge) if judge else None,
         on_poll=on_poll,
     )
 
 
 def measure_floor(config: Tau2Config, folder: Path, *, python: Path) -> list[dict[str, Any]]:
-    """The lines of an agent that does nothing, one trial a task: what a score must be read against. Asks no model."""
+    """The lines of an agent that does nothing, one trial a task: what a score must be read against. Asks no model.
+
+    A user who leaves at once stands for it: nothing is done, nothing is said.
+    """
     return _play(config, folder, python=python, env={}, seed=config.seed, trials=1, agent=None, user=None, judge=None)
 
 
@@ -98,7 +114,7 @@ def _play(
         **asked,
     }
     # Its import would fetch a price list otherwise.
-    needed = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    needed = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", **{name: os.environ[name] for name in _PROXIES if name in os.environ}}
     if config.data_dir:
         needed["TAU2_DATA_DIR"] = str(config.data_dir.resolve())
     lines = worker.run(folder, job, {**env, **needed}, on_poll=on_poll)
@@ -107,13 +123,14 @@ def _play(
 
 def _service(service: ServiceConfig, url: str) -> dict[str, Any]:
     args: dict[str, Any] = {"temperature": service.temperature, "max_tokens": service.max_tokens, "timeout": service.timeout_s}
+    args["num_retries"] = service.retries
     if service.extra_body:
         args["extra_body"] = service.extra_body
-    return {**_endpoint(service.model, url, args), "key_env": service.api_key_env}
+    return _endpoint(service.model, url, args, service.api_key_env)
 
 
-def _endpoint(model: str, url: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    return {"model": model, "key_env": None, "args": {"api_base": url, **args}}
+def _endpoint(model: str, url: str, args: Mapping[str, Any], key_env: str | None) -> dict[str, Any]:
+    return {"model": model, "key_env": key_env, "args": {"api_base": url, **args}}
 
 
 def as_trials(lines: Iterable[Mapping[str, Any]]) -> list[Trial]:
@@ -138,11 +155,12 @@ def as_trials(lines: Iterable[Mapping[str, Any]]) -> list[Trial]:
 
 
 def asked_of_user(lines: Iterable[Mapping[str, Any]]) -> Usage:
-    """What the user simulator was asked, as far as tau2-bench says: retries within it are not counted."""
+    """What the user simulator was asked, as far as tau2-bench says: retries within it are not counted, and nothing is cached."""
     spent = Usage()
     for line in lines:
         spent.calls += line["user"]["calls"]
         spent.requests += line["user"]["calls"]
         spent.prompt_tokens += line["user"]["prompt_tokens"]
         spent.completion_tokens += line["user"]["completion_tokens"]
+        spent.seconds += line["user"]["seconds"]
     return spent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -28,10 +29,19 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class PolicyServer:
-    """A served checkpoint: vLLM's OpenAI API, completions by token ids."""
+    """A served checkpoint: vLLM's OpenAI API, completions by token ids; other endpoints are asked chat completions alone.
+
+    Attributes:
+        key_env: environment variable with its key, if it wants one.
+    """
 
     url: str
     model: str
+    key_env: str | None = None
+
+    @property
+    def key(self) -> str:
+        return os.environ.get(self.key_env or "", "EMPTY")
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,16 @@ class Worker:
         out, asked, log = self._lines(folder), folder / f"{self.name}-job.json", folder / f"{self.name}.log"
         asked.write_text(json.dumps({**job, "out": str(out)}))
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        done, read = 0, 0
         process = start([str(self.python), str(self.script), str(asked)], log, {**inherited, **env}, inherit=False)
         try:
             while process.poll() is None:
-                on_poll(out.read_bytes().count(b"\n") if out.exists() else 0)
+                if out.exists():
+                    with out.open("rb") as file:
+                        file.seek(read)
+                        fresh = file.read()
+                    done, read = done + fresh.count(b"\n"), read + len(fresh)
+                on_poll(done)
                 time.sleep(0.5)
         finally:
             stop(process)

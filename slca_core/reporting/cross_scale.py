@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slca_core.errors import ConfigError
-from slca_core.reporting.entries import NOTHING, over_seeds, plain, reference
-from slca_core.reporting.overview import BENCHMARKS, METHOD, Overview
+from slca_core.reporting.entries import NOTHING, plain, reference
+from slca_core.reporting.overview import BENCHMARKS, METHOD, Overview, arm_title, gain
 from slca_core.reporting.paper import BACKBONES, published_gain
 from slca_core.reporting.sections import Cell, Entry, Section
 
@@ -29,12 +29,8 @@ def section(studies: Sequence[Overview], notes: Sequence[str] = ()) -> Section:
         row: list[Cell] = [title]
         study = by_backbone.get(backbone)
         for benchmark in BENCHMARKS:
-            ours = study.difference(METHOD, MATCHED, benchmark) if study else {}
-            remarks = [*study.labels_of(benchmark), *study.caveats()] if study else []
-            row += [
-                over_seeds(ours, signed=True, remarks=remarks),
-                reference(published_gain(backbone, benchmark), signed=True),
-            ]
+            ours = gain(study, MATCHED, arm_title(MATCHED), benchmark, study.caveats()) if study else NOTHING
+            row += [ours, reference(published_gain(backbone, benchmark), signed=True)]
         rows.append(row)
     head: list[Cell] = ["Backbone"]
     for name, figure in BENCHMARKS.values():

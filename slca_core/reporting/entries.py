@@ -1,4 +1,4 @@
-"""Figures as cells: ours with what they are worth, the paper's beside them. Only here do shares become per cent."""
+"""Figures as cells: ours with what they are worth, the runs they come from and what a reader must know; the paper's beside them."""
 
 from __future__ import annotations
 
@@ -80,6 +80,11 @@ def named(condition: Condition, conditions: Sequence[Condition]) -> Entry:
 def runs_of(condition: Condition, conditions: Sequence[Condition]) -> tuple[Run, ...]:
     """The runs behind a condition's figures: its own, or those it shares."""
     return next((one.runs for one in conditions if one.name == condition.source), ())
+
+
+def trained_with(*labels_of_conditions: Sequence[str]) -> list[str]:
+    """What must be said of conditions that stand-ins trained, beside figures of benchmarks that those had no part in."""
+    return list(dict.fromkeys(f"Trained with {'; '.join(labels)}." for labels in labels_of_conditions if labels))
 
 
 def linked(runs: Sequence[Run]) -> Entry:

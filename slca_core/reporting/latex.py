@@ -117,7 +117,7 @@ def _cell(section: Section, cell: Cell, *, head: bool) -> str:
         text = _link(first[0].url, text)
     if marks := section.marks(entry):
         text += rf"\textsuperscript{{{','.join(marks)}}}"
-    seeds = f"({', '.join(_link(run.url, str(run.seed)) for run in others)})" if others else ""
+    seeds = f"({', '.join(_link(run.url, escaped(run.mark)) for run in others)})" if others else ""
     beside = " ".join(part for part in (escaped(entry.small), seeds) if part)
     return rf"{text} {{\scriptsize {beside}}}" if beside else text
 

@@ -45,7 +45,7 @@ def _cell(section: Section, cell: Cell) -> str:
     if marks := section.marks(entry):
         parts.append(f"\\[{', '.join(marks)}\\]")
     if others:
-        parts.append(f"({', '.join(f'[{run.seed}][{_name(run)}]' for run in others)})")
+        parts.append(f"({', '.join(f'[{escaped(run.mark)}][{_name(run)}]' for run in others)})")
     return " ".join(part for part in parts if part)
 
 

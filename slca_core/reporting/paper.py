@@ -121,7 +121,11 @@ def published_conditions(backbone: str | None) -> list[str]:
 
 
 def published_difference(backbone: str | None, a: str, b: str, benchmark: Benchmark) -> Published | None:
-    """Condition a minus condition b in percentage points, from the published means; None where one of the two is not known."""
+    """Condition a minus condition b in percentage points: of the method over GRPO, which is the paper's "w/o SLCA", the published
+    gain; else from the published means, None where one of the two is not known.
+    """
+    if a == "slca" and b in ("grpo", "wo_slca"):
+        return published_gain(backbone, benchmark)
     one, other = published(backbone, a, benchmark), published(backbone, b, benchmark)
     return Published(round(one.mean - other.mean, 2), None, "difference of published means") if one and other else None
 

@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from slca_core.reporting import figures, latex, markdown, toucan
 from slca_core.reporting.comparison import PairedDifference
+from slca_core.reporting.differences import difference_to_json
 from slca_core.reporting.figures import QUANTITIES, Curve, Quantity, training_curves
 from slca_core.reporting.sections import LINKS, Section, as_entry
 from slca_core.reporting.tables import MainTable
@@ -105,7 +106,7 @@ def write_report(
 
     Args:
         items: the per-item results of the study, all conditions.
-        table: what the JSON and the differences are told by.
+        table: what the JSON and the sentences at the top are told by.
         results: the tables of results, in order; those without rows are left out.
         differences: comparisons to state at the top, such as slca to sft.
         stages: seconds of each stage, in order.
@@ -143,7 +144,7 @@ def write_report(
         "study": study_name,
         "labels": list(labels),
         "stages": dict(stages),
-        "differences": [toucan.difference_to_json(difference) for difference in differences],
+        "differences": [difference_to_json(difference) for difference in differences],
         "curation": manifest,
         "caveats": content["caveats"],
     }

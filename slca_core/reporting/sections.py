@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from string import ascii_lowercase
 
 from slca_core.services.process import LOOPBACK
 
 MLFLOW = f"http://{LOOPBACK}:5000"  # Where `slca ui` serves it.
-LINKS = f"A figure is linked to the MLflow run of its first seed, small numbers beside it to those of the other seeds ({MLFLOW})."
+LINKS = (
+    "A figure is linked to the MLflow run of its first seed, small numbers beside it to those of the other seeds, and beside a "
+    f"difference to the other condition's ({MLFLOW})."
+)
 
 
 def run_url(experiment_id: str, run_id: str) -> str:
@@ -22,15 +26,25 @@ def run_url(experiment_id: str, run_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The MLflow run of one seed."""
+    """The MLflow run of one seed.
+
+    Attributes:
+        of: the condition it is of, where a figure has those of two.
+    """
 
     seed: int
     run_id: str
     url: str
+    of: str = ""
 
     @property
     def title(self) -> str:
-        return f"seed {self.seed}, run {self.run_id}"
+        return f"{f'{self.of}, ' if self.of else ''}seed {self.seed}, run {self.run_id}"
+
+    @property
+    def mark(self) -> str:
+        """What stands for it beside a figure."""
+        return f"{self.of} {self.seed}".lstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +54,7 @@ class Entry:
     Attributes:
         text: the figure or word itself.
         small: what belongs beside it: a spread, an interval.
-        runs: where it comes from, a run a seed.
+        runs: where it comes from, a run a seed; those of another condition follow, if it is a difference.
         remarks: sentences that hold for this cell; its section shows each once, as a footnote.
         published: whether it is the paper's.
     """
@@ -51,6 +65,11 @@ class Entry:
     remarks: tuple[str, ...] = ()
     published: bool = False
 
+    @property
+    def read(self) -> str:
+        """What is read in the cell."""
+        return f"{self.text} {self.small}".rstrip()
+
 
 Cell = str | Entry
 
@@ -60,7 +79,7 @@ def as_entry(cell: Cell) -> Entry:
     return Entry(cell) if isinstance(cell, str) else cell
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # Without slots, which leave no room for what is computed once.
 class Section:
     """One table.
 
@@ -76,7 +95,7 @@ class Section:
     notes: Sequence[str] = ()
     terms: Mapping[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def footnotes(self) -> dict[str, str]:
         """Mark -> sentence: the remarks of all cells, each once, in reading order."""
         remarks = dict.fromkeys(remark for entry in self._entries() for remark in entry.remarks)

@@ -1,4 +1,4 @@
-"""The main table: one row a condition, its Toucan-Test figures, the paper's beside them, the paired difference to the baseline.
+"""Toucan-Test: one row a condition, its figures, the paper's beside them.
 
 An arm that is the same experiment as another (w/o SLCA under equal weights) shows the figures of the run it shares, and says so.
 """
@@ -6,33 +6,17 @@ An arm that is the same experiment as another (w/o SLCA under equal weights) sho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import dataclass
 from typing import Literal
 
 import pandas as pd
 
+from slca_core.benchmarks import toucan
 from slca_core.errors import DataError
-from slca_core.reporting.comparison import (
-    BENCHMARK,
-    Cell,
-    PairedDifference,
-    Sampling,
-    cell,
-    compare,
-    count_rollouts,
-    failed_rollouts,
-    paired_difference,
-    toucan_rollouts,
-)
+from slca_core.reporting.comparison import Cell, Sampling, cell, count_trials, failed_trials, usable
 from slca_core.reporting.paper import BACKBONES, Published, published
 from slca_core.reporting.sections import Run
 from slca_core.results import TOUCAN_METRICS
-from slca_core.statistics import DRAWS, holm, smallest_effect
-
-__all__ = ["Cell", "Condition", "MainTable", "PairedDifference", "main_table", "paired_difference"]
-
-BASELINE = "grpo"
 
 Unit = Literal["percent", "score", "turns"]
 
@@ -67,17 +51,16 @@ COLUMNS = (
     _greedy("tool_turns", "Tool turns", "turns"),
     _greedy("truncated", "Truncated"),
 )
-DIFFERENCE_COLUMNS = tuple(column for column in COLUMNS if column.key in ("process", "success_process"))
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A row of the main table: a checkpoint that was evaluated, or an arm that shares another's run.
+    """A row of the tables: a checkpoint that was evaluated, or an arm that shares another's run.
 
     Attributes:
         runs: its evaluations' MLflow runs, one a seed; a shared arm shows those it shares.
         shares_run_of: name of the condition whose run, and so whose results, are this one's too.
-        labels: what a reader must know beside each figure, such as the stand-ins it was made with.
+        labels: the stand-ins that its training asked.
     """
 
     name: str
@@ -94,11 +77,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One condition's figures; `cells` and `differences` stand in the order of the table's columns, None where there is nothing."""
+    """One condition's figures; `cells` stand in the order of the table's columns, None where there is nothing."""
 
     condition: Condition
     cells: tuple[Cell | None, ...]
-    differences: tuple[PairedDifference | None, ...]
     paper: Published | None
     n_rollouts: int
     n_errors: int
@@ -106,24 +88,26 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class MainTable:
-    """Toucan-Test, all conditions; `notes` are the sentences that belong below it, or below its differences."""
+    """Toucan-Test, all conditions.
+
+    Attributes:
+        labels: what a reader must know beside each figure, such as the stand-ins it was measured with.
+        notes: the sentences that belong below it.
+    """
 
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
-    difference_columns: tuple[Column, ...]
-    baseline: str
     paper_title: str
+    labels: tuple[str, ...]
     notes: tuple[str, ...]
-    notes_on_differences: tuple[str, ...]
-
-    @property
-    def compared(self) -> tuple[Row, ...]:
-        """The rows that have a difference to the baseline."""
-        return tuple(row for row in self.rows if any(row.differences))
 
     def title_of(self, condition: str) -> str:
         """The title of a condition; its name where the table has no such row."""
         return next((row.condition.title for row in self.rows if row.condition.name == condition), condition)
+
+    def labels_of(self, condition: Condition) -> tuple[str, ...]:
+        """What a reader must know beside a condition's figures: stand-ins of evaluation and of training."""
+        return tuple(dict.fromkeys((*self.labels, *condition.labels)))
 
 
 def main_table(
@@ -132,7 +116,8 @@ def main_table(
     *,
     backbone: str | None,
     temperature: float = 1.0,
-    baseline: str = BASELINE,
+    labels: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> MainTable:
     """Toucan-Test results by condition.
 
@@ -141,40 +126,37 @@ def main_table(
         conditions: rows in order.
         backbone: key of `paper.BACKBONES` whose published figures stand beside ours, or None.
         temperature: of the sampled trials; names their column, which is there only if such trials are.
-        baseline: condition that the paired differences are taken to.
+        labels: what holds for every figure.
+        notes: further sentences below the table; they come first.
 
     Raises:
         DataError: a condition shares the run of one that has no run of its own.
     """
     _check_sharing(conditions)
-    by_name = {condition.name: condition for condition in conditions}
     columns: tuple[Column, ...] = COLUMNS
-    if ((items["benchmark"] == BENCHMARK) & (items["sampling"] == "sampled")).any():
+    of_toucan = items[items["benchmark"] == toucan.NAME]
+    if (of_toucan["sampling"] == "sampled").any():
         title = f"Process, T = {temperature:g}"
         columns += (
             Column(f"process@T={temperature:g}", title, "S_process of the sampled trials", "process", "sampled", "percent"),
         )
-    rollouts, rows = toucan_rollouts(items), []
+    trials, rows = usable(of_toucan, toucan.NAME), []
     for condition in conditions:
-        own = items[(items["benchmark"] == BENCHMARK) & (items["condition"] == condition.source)]
+        own = of_toucan[of_toucan["condition"] == condition.source]
         row = Row(
             condition=condition,
-            cells=tuple(cell(rollouts, condition.source, column.metric, column.sampling) for column in columns),
-            differences=_differences(rollouts, condition, by_name.get(baseline)),
+            cells=tuple(cell(trials, condition.source, column.metric, column.sampling) for column in columns),
             paper=published(backbone, condition.name, "toucan_test"),
-            n_rollouts=count_rollouts(own),
-            n_errors=len(failed_rollouts(own)),
+            n_rollouts=count_trials(own),
+            n_errors=len(failed_trials(own)),
         )
         rows.append(row)
-    rows = _corrected(rows)
     return MainTable(
         rows=tuple(rows),
         columns=columns,
-        difference_columns=DIFFERENCE_COLUMNS,
-        baseline=baseline,
         paper_title=f"Paper ({BACKBONES.get(backbone, backbone)}), Success@0.9" if backbone else "Paper",
-        notes=tuple(_notes_on_rows(rows, backbone)),
-        notes_on_differences=tuple(_notes_on_differences(rows, baseline)),
+        labels=tuple(labels),
+        notes=(*notes, *_notes_on_rows(rows, backbone)),
     )
 
 
@@ -186,28 +168,6 @@ def _check_sharing(conditions: Sequence[Condition]) -> None:
                 f"Condition {condition.name!r} was expected to share the run of a condition that has one of its own "
                 f"({', '.join(with_own_run) or 'there is none'}), found {condition.source!r}."
             )
-
-
-def _differences(rollouts: pd.DataFrame, condition: Condition, baseline: Condition | None) -> tuple[PairedDifference | None, ...]:
-    """None for the baseline itself, for whoever shares its run, and where the two have no two items in common."""
-    if baseline is None or condition.source == baseline.source:
-        return (None,) * len(DIFFERENCE_COLUMNS)
-    return tuple(
-        compare(rollouts, condition.source, baseline.source, column.metric, column.sampling) for column in DIFFERENCE_COLUMNS
-    )
-
-
-def _corrected(rows: Sequence[Row]) -> list[Row]:
-    """The rows with each column's p-values corrected for all the arms that are compared in it."""
-    differences = [list(row.differences) for row in rows]
-    for column in range(len(DIFFERENCE_COLUMNS)):
-        # An arm that shares a run is no comparison of its own.
-        compared = {row.condition.source: found for row in rows if (found := row.differences[column])}
-        corrected = holm({name: found.p for name, found in compared.items()})
-        for row, own in zip(rows, differences, strict=True):
-            if found := own[column]:
-                own[column] = replace(found, p_holm=corrected.get(row.condition.source))
-    return [replace(row, differences=tuple(own)) for row, own in zip(rows, differences, strict=True)]
 
 
 def _notes_on_rows(rows: Sequence[Row], backbone: str | None) -> list[str]:
@@ -226,30 +186,3 @@ def _notes_on_rows(rows: Sequence[Row], backbone: str | None) -> list[str]:
     if backbone and backbone not in BACKBONES:
         notes.append(f"No published figures are known for the backbone {backbone!r}; known: {', '.join(BACKBONES)}.")
     return notes
-
-
-def _smallest_effects(rows: Sequence[Row]) -> list[str]:
-    """What differences these items could show, by the median standard error of each column."""
-    notes = []
-    for at, column in enumerate(DIFFERENCE_COLUMNS):
-        found = [row.differences[at] for row in rows if row.differences[at] and not row.condition.shares_run_of]
-        errors = [difference.standard_error for difference in found if difference]
-        if errors and (error := median(errors)):
-            effect = smallest_effect(error, comparisons=len(errors))
-            notes.append(
-                f"{column.title}: a difference under {100 * effect:.1f} points is missed here more often than one time in five "
-                f"(80% power, {len(errors)} comparisons)."
-            )
-    return notes
-
-
-def _notes_on_differences(rows: Sequence[Row], baseline: str) -> list[str]:
-    if not any(any(row.differences) for row in rows):
-        return []
-    title = next(row.condition.title for row in rows if row.condition.name == baseline)
-    return [
-        f"Differences to {title} are paired by item; in brackets the 95% interval of a bootstrap over items ({DRAWS:,} draws), "
-        "then p: of the paired t-test, or of McNemar's exact test where every value is 0 or 1, corrected by Holm for all arms "
-        "of the column.",
-        *_smallest_effects(rows),
-    ]

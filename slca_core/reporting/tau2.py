@@ -11,29 +11,50 @@ from typing import Any
 
 import pandas as pd
 
-from slca_core.reporting.entries import NOTHING, linked, named, over_seeds, part_of, reference, runs_of
+from slca_core.benchmarks.tau2 import FLOOR_AGENT, NAME
+from slca_core.config import TAU2_BENCHMARK, TAU2_SIZES
+from slca_core.reporting.entries import NOTHING, linked, named, over_seeds, part_of, reference, runs_of, trained_with
 from slca_core.reporting.paper import published
 from slca_core.reporting.sections import Cell, Section
 from slca_core.reporting.tables import Condition
 from slca_core.statistics import DRAWS, Interval, bootstrap_mean, pass_power
 
-NAME = "tau2"
-DO_NOTHING = Condition("do_nothing", "Do-nothing agent (floor)")
-MOCK = "mock"
+DO_NOTHING = Condition(FLOOR_AGENT, "Do-nothing agent (floor)")
+PAPERS_USER = "DeepSeek-V3.2"
+MOCK, BASE = "mock", "base"
 MOCK_ALONE = "Of the mock domain alone, which is no part of the benchmark."
 
-_DOMAINS = ("airline", "retail", "telecom", MOCK)
 _TASK = ["condition", "seed", "subset", "item"]
 
 
-def labels(items: pd.DataFrame, limit: int | None) -> list[str]:
+def labels(items: pd.DataFrame, *, limit: int | None, split: str) -> list[str]:
     """What makes these figures other than the benchmark's.
 
     Args:
         limit: how many tasks of each domain were run; None for all.
+        split: of each domain's tasks; base are all that the benchmark counts.
     """
-    alone = [MOCK_ALONE] if set(_of_tau2(items)["subset"]) == {MOCK} else []
-    return [*alone, *([f"The first {limit} tasks of each domain: not the benchmark's figures."] if limit else [])]
+    asked = [domain for domain in TAU2_BENCHMARK if domain in set(_of_tau2(items)["subset"])]
+    if asked:
+        part = [] if len(asked) == len(TAU2_BENCHMARK) else [f"Of {' and '.join(asked)} alone: not the benchmark's figure."]
+    else:
+        part = [MOCK_ALONE] if len(_of_tau2(items)) else []
+    return [
+        *part,
+        *([] if split == BASE else [f"Of the tasks of the {split} split alone: not the benchmark's figures."]),
+        *([f"The first {limit} tasks of each domain: not the benchmark's figures."] if limit else []),
+    ]
+
+
+def user_label(model: str) -> str:
+    """Who the user was, where it is no stand-in of ours."""
+    return f"User simulator: {model}; the paper's is {PAPERS_USER}."
+
+
+def of_benchmark(items: pd.DataFrame) -> pd.DataFrame:
+    """The rows that its figures over all tasks are of: those of the benchmark's domains, of mock if there is no other."""
+    rows = _of_tau2(items)
+    return rows[rows["subset"].isin(_counted(_tasks(items)))]
 
 
 def values(items: pd.DataFrame, conditions: Sequence[Condition]) -> dict[str, dict[str, dict[int, float]]]:
@@ -103,7 +124,7 @@ def _with_floor(tasks: pd.DataFrame, conditions: Sequence[Condition]) -> list[Co
 
 def _domains(tasks: pd.DataFrame) -> list[str]:
     found: set[str] = set(tasks.index.get_level_values("subset"))
-    return [*(name for name in _DOMAINS if name in found), *sorted(found.difference(_DOMAINS))]
+    return [*(name for name in TAU2_SIZES if name in found), *sorted(found.difference(TAU2_SIZES))]
 
 
 def _counted(tasks: pd.DataFrame) -> list[str]:
@@ -122,25 +143,27 @@ def section(
     *,
     backbone: str | None,
     label: Sequence[str] = (),
+    user: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> Section:
     """The report's table; intervals are of a bootstrap over tasks, what a task gave under all seeds drawn together.
 
     Args:
-        label: sentences that hold for each figure: version and packaging, the stand-in of the user, `labels`.
-        notes: further sentences below the table.
+        label: sentences that hold for each figure: version and packaging, `labels`.
+        user: on the user simulator, for each figure but the floor's, which asks none.
+        notes: further sentences below the table; they come first.
     """
-    tasks, found = _tasks(items), values(items, conditions)
-    counted, domains, highest = _counted(tasks), _domains(tasks), _most_trials(items)
+    tasks, found, drawn = _tasks(items), values(items, conditions), intervals(items, conditions)
+    domains, highest = _domains(tasks), _most_trials(items)
     powers = range(2, highest + 1)
     lines = _with_floor(tasks, conditions)
-    of_benchmark = _where(tasks, "subset", counted)
+    counted = _where(tasks, "subset", _counted(tasks))
     rows: list[list[Cell]] = []
     for condition in lines:
-        own, runs = _where(of_benchmark, "condition", [condition.source]), runs_of(condition, lines)
-        intervals = {f"pass_{k}": _interval(own, k) for k in (1, *powers)}
+        own, runs = _where(counted, "condition", [condition.source]), runs_of(condition, lines)
+        remarks = [*label, *([] if condition == DO_NOTHING else user), *trained_with(condition.labels)]
         figures: dict[str, Cell] = {
-            name: over_seeds(by_seed, interval=intervals.get(name), runs=runs, remarks=label)
+            name: over_seeds(by_seed, interval=drawn.get(condition.name, {}).get(name), runs=runs, remarks=remarks)
             for name, by_seed in found.get(condition.name, {}).items()
         }
         shown = ("pass_1", "pass_1_macro", *(f"pass_1_{domain}" for domain in domains), *(f"pass_{k}" for k in powers))
@@ -158,23 +181,29 @@ def section(
         *["Condition", "Tasks", "Pass^1 (micro), %", "Pass^1 (macro), %"],
         *[f"{domain.capitalize()}, %" for domain in domains],
         *[f"Pass^{k}, %" for k in powers],
-        *["Paper, %", "Overflows", "Errors", "Run"],
+        *["Paper, %", "Overflows / unusable", "Errors", "Run"],
     ]
-    return Section("tau2-bench", head, rows, [*_notes(of_benchmark, conditions, highest), *notes], _terms(domains, highest))
+    return Section("tau2-bench", head, rows, [*notes, *_notes(counted, conditions, highest)], _terms(domains, highest))
 
 
-def _interval(tasks: pd.DataFrame, k: int) -> Interval | None:
-    """Of Pass^k, 95 %; None where no task has so many trials."""
-    by_task = pass_k(tasks, k).groupby(["subset", "item"]).mean()
-    return bootstrap_mean(by_task.to_numpy()) if len(by_task) else None
+def intervals(items: pd.DataFrame, conditions: Sequence[Condition]) -> dict[str, dict[str, Interval]]:
+    """Condition -> pass_1, pass_2 ... -> its 95 % interval; tasks are drawn, what a task gave under all seeds together."""
+    tasks, highest = _tasks(items), _most_trials(items)
+    counted = _where(tasks, "subset", _counted(tasks))
+    found: dict[str, dict[str, Interval]] = {}
+    for condition in _with_floor(tasks, conditions):
+        own = _where(counted, "condition", [condition.source])
+        by_task = {f"pass_{k}": pass_k(own, k).groupby(["subset", "item"]).mean() for k in range(1, highest + 1)}
+        found[condition.name] = {name: bootstrap_mean(one.to_numpy()) for name, one in by_task.items() if len(one)}
+    return found
 
 
 def _counts(items: pd.DataFrame, condition: Condition) -> tuple[str, str]:
-    """Overflows, and trials that met an error."""
+    """Trials that are wrong since they did not fit or said nothing that can be used, and trials that met an error."""
     own = _of_tau2(items)
     own = own[own["condition"] == condition.source]
-    errors = own[own["metric"] == "error"]["value"]
-    return f"{own[own['metric'] == 'overflow']['value'].sum():.0f}", part_of(errors.sum(), len(errors))
+    overflows, unusable, errors = (own[own["metric"] == metric]["value"] for metric in ("overflow", "unusable", "error"))
+    return f"{overflows.sum():.0f} / {unusable.sum():.0f}" if len(own) else NOTHING, part_of(errors.sum(), len(errors))
 
 
 def _notes(tasks: pd.DataFrame, conditions: Sequence[Condition], highest: int) -> list[str]:
@@ -183,8 +212,9 @@ def _notes(tasks: pd.DataFrame, conditions: Sequence[Condition], highest: int) -
     left_out = ", ".join(f"{count} of {len(ours)} from Pass^{k}" for k, count in short.items() if count)
     return [
         f"In brackets the 95% interval of a bootstrap over tasks ({DRAWS:,} draws).",
-        "An overflow, a conversation that no longer fits the model's context, is a failure, as is an empty answer or a call whose "
-        "arguments cannot be read; a trial that met an error of a server or of a grader counts in no figure.",
+        "An overflow, a conversation that no longer fits the model's context, is a failure, as is a trial that an unusable answer "
+        "ended: an empty one, or a call whose arguments cannot be read. A trial that met an error of a server or of a task's own "
+        "code counts in no figure.",
         *([f"Left out for fewer than k trials without an error, by task, condition and seed: {left_out}."] if left_out else []),
     ]
 
@@ -200,4 +230,8 @@ def _terms(domains: Sequence[str], highest: int) -> Mapping[str, str]:
 
 def to_json(items: pd.DataFrame, conditions: Sequence[Condition]) -> dict[str, Any]:
     """What stands behind the table."""
-    return {"figures": values(items, conditions)}
+    drawn = intervals(items, conditions)
+    return {
+        "figures": values(items, conditions),
+        "intervals": {name: {figure: [one.low, one.high] for figure, one in found.items()} for name, found in drawn.items()},
+    }

@@ -42,6 +42,16 @@ class _Failure:
         return self.fault == "connection" and time.monotonic() < ends
 
 
+def find_key(config: ServiceConfig, name: str) -> str | None:
+    """The service's key, if it has one; ConfigError if the environment lacks it."""
+    variable = config.api_key_env
+    if variable is None:
+        return None
+    if not (key := os.environ.get(variable)):
+        raise ConfigError(f"The key of the {name} was expected in the environment variable {variable}, which is not set.")
+    return key
+
+
 @dataclass
 class ChatClient:
     """Puts single-message questions to one service. Make one per event loop; `close` it at the end.
@@ -105,12 +115,7 @@ class ChatClient:
         await self._http.aclose()
 
     def _find_key(self) -> str | None:
-        variable = self.config.api_key_env
-        if variable is None or self.offline:
-            return None
-        if not (key := os.environ.get(variable)):
-            raise ConfigError(f"The key of the {self.name} was expected in the environment variable {variable}, which is not set.")
-        return key
+        return None if self.offline else find_key(self.config, self.name)
 
     async def _fetch_and_keep(self, question: Question, usage: Usage) -> str:
         """Whoever asks the same meanwhile waits for this answer."""

@@ -18,6 +18,7 @@ AGREES = "Yes, please go ahead."
 _SCENARIO = re.compile(r"<scenario>\n?(.*?)</scenario>", re.DOTALL)
 # A heading of the scenario and what is indented below it.
 _PART = "^\t{heading}:\n((?:\t\t.*\n?|\\s*\n)+)"
+_TRANSFERRED = re.compile(r"being transferred|transferring you|transfer you")
 _SAID_FIRST = ("Reason for call", "Known info")
 
 
@@ -35,7 +36,7 @@ def next_message(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[
     if not said:
         return _opening(messages[0]["content"])
     heard = str(last["content"]).lower()
-    if "transfer" in heard:
+    if _TRANSFERRED.search(heard):
         return TRANSFER
     if named := _named(heard, tools):
         return named

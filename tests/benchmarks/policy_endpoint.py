@@ -11,8 +11,14 @@ from typing import Any
 
 from slca_core.services.process import LOOPBACK
 
-# Of a request's body: what is said, the calls that are made, or the HTTP status of a refusal; 400 says that it is too long.
-Answer = Callable[[dict[str, Any]], str | list[tuple[str, dict]] | int]
+# A refusal: HTTP status and message.
+Refusal = tuple[int, str]
+TOO_LONG: Refusal = (400, "This model's maximum context length is 512 tokens.")
+UNSUPPORTED: Refusal = (400, "Unsupported parameter: 'max_tokens' is not supported with this model.")
+FAILS: Refusal = (401, "Not now.")  # Which no client asks again.
+# Of a request's body: what is said, the calls that are made, or a refusal.
+Said = str | list[tuple[str, dict]] | Refusal
+Answer = Callable[[dict[str, Any]], Said]
 
 
 @contextmanager
@@ -25,9 +31,9 @@ def endpoint(answer: Answer) -> Iterator[str]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             given = answer(body)
-            if isinstance(given, int):
-                too_long = "This model's maximum context length is 512 tokens."
-                self._send(given, {"error": {"message": too_long if given == 400 else "Not now."}})
+            if isinstance(given, tuple):
+                status, words = given
+                self._send(status, {"error": {"message": words}})
                 return
             message: dict[str, Any] = {"role": "assistant", "content": given if isinstance(given, str) else None}
             if isinstance(given, list):

@@ -19,9 +19,11 @@ from slca_core.failures import refuse_failures
 from slca_core.results import as_table
 from slca_core.services.process import LOOPBACK, free_port
 from tasks.environments import require_bfcl
-from tests.benchmarks.policy_endpoint import Answer, endpoint
+from tests.benchmarks.policy_endpoint import FAILS, TOO_LONG, UNSUPPORTED, Answer, Said, endpoint
 
 pytestmark = pytest.mark.e2e
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "EMPTY"}
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +110,7 @@ def test_the_oracle_is_right_but_for_seven_items_as_by_bfcls_own_command(python,
         f"import sys; sys.path.insert(0, {str(bfcl.SCRIPT.parent)!r}); import bfcl_worker; bfcl_worker.register('oracle-1', 64); "
         "from bfcl_eval.eval_checker.eval_runner import main; main(['oracle-1'], ['simple'], None, None)"
     )
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "OPENAI_API_KEY": "EMPTY", "BFCL_PROJECT_ROOT": str(tmp_path / "bfcl")}
+    env = {**ENVIRONMENT, "HOME": str(tmp_path), "BFCL_PROJECT_ROOT": str(tmp_path / "bfcl")}
     subprocess.run([str(python), "-c", code], env=env, check=True, capture_output=True)
     own = json.loads((tmp_path / "bfcl" / "score" / "oracle-1" / "BFCL_v3_simple_score.json").read_text().splitlines()[0])
     assert (own["correct_count"], own["total_count"]) == (393, 400)
@@ -141,16 +143,36 @@ def test_the_multi_turn_oracle_is_right_under_any_name_wherever_one_can_be(pytho
 
 
 def test_a_prompt_that_does_not_fit_is_a_wrong_answer(python, tmp_path):
-    lines = run(python, tmp_path, lambda _: 400, "irrelevance", "multi_turn_base", limit=3)
+    lines = run(python, tmp_path, lambda _: TOO_LONG, "irrelevance", "multi_turn_base", limit=3)
     assert [(line["valid"], line["overflow"], line["error"]) for line in lines] == [(False, True, None)] * 6
+
+
+def test_another_refusal_than_that_is_an_error(python, tmp_path):
+    lines = run(python, tmp_path, lambda _: UNSUPPORTED, "irrelevance", limit=2)
+    assert [(line["valid"], line["overflow"], line["error"][:24]) for line in lines] == [
+        (False, False, "policy: BadRequestError:")
+    ] * 2
+
+
+def test_what_breaks_in_a_grader_is_an_error_of_the_item_and_no_verdict(python):
+    code = (
+        f"import sys, json; sys.path.insert(0, {str(bfcl.SCRIPT.parent)!r}); import bfcl_worker as worker\n"
+        "class Handler:\n"
+        "    def inference(self, *_, **__): return 'said', {'output_token_count': 2}\n"
+        "worker.accuracy = lambda *_: 1 / 0\n"
+        "print(json.dumps(worker.run(Handler(), 'simple', {'id': 'simple_0'}, {}, {}, None)))"
+    )
+    made = subprocess.run([str(python), "-c", code], env=ENVIRONMENT, check=True, capture_output=True, text=True)
+    line = json.loads(made.stdout.splitlines()[-1])
+    assert (line["valid"], line["error"], line["output"]) == (False, "task: ZeroDivisionError: division by zero", 2)
 
 
 def test_a_server_that_went_away_is_no_score_and_the_next_attempt_asks_only_what_is_missing(python, data, tmp_path):
     oracle, asked = simple_oracle(data), []
 
-    def dies(body: dict[str, Any]) -> list[tuple[str, dict]] | int:
+    def dies(body: dict[str, Any]) -> Said:
         asked.append(body)
-        return oracle(body) if len(asked) <= 5 else 401
+        return oracle(body) if len(asked) <= 5 else FAILS
 
     lines = run(python, tmp_path, dies, "simple", limit=20, concurrency=1)
     assert sum(line["error"] is not None for line in lines) == 15
@@ -158,9 +180,7 @@ def test_a_server_that_went_away_is_no_score_and_the_next_attempt_asks_only_what
     scored = as_table(bfcl.as_trials(lines), bfcl.NAME, checkpoint="c", seed=1).query("metric == 'correct'")
     assert set(scored["item"]) == {f"simple_{at}" for at in range(5)}
     with pytest.raises(ServiceError, match=r"15 of 20 rollouts failed \(policy 15"):
-        refuse_failures(
-            [{"error": line["error"] and f"policy: {line['error']}", "unread": 0} for line in lines], 0.02, "BFCL V3 of x"
-        )
+        refuse_failures([{"error": line["error"], "unread": 0} for line in lines], 0.02, "BFCL V3 of x")
     asked.clear()
 
     def lives(body: dict[str, Any]) -> list[tuple[str, dict]]:
@@ -203,5 +223,5 @@ def test_the_sizes_are_those_of_the_data(data):
 def test_where_nobody_listens_nothing_is_scored(python, tmp_path):
     nobody = PolicyServer(f"http://{LOOPBACK}:{free_port()}", "gone-1")
     lines = bfcl.evaluate(nobody, BfclConfig(categories=("irrelevance",), limit=3), tmp_path, python=python)
-    assert [line["error"].partition(":")[0] for line in lines] == ["APIConnectionError"] * 3
+    assert [line["error"].split(": ")[:2] for line in lines] == [["policy", "APIConnectionError"]] * 3
     assert as_table(bfcl.as_trials(lines), bfcl.NAME, checkpoint="c", seed=1)["metric"].tolist() == ["error"] * 3

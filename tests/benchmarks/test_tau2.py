@@ -13,19 +13,17 @@ import pytest
 
 from slca_core.benchmarks import tau2
 from slca_core.benchmarks.toucan import PolicyServer
-from slca_core.config import TAU2_SIZES, JudgeConfig, Tau2Config, UserConfig
+from slca_core.config import TAU2_SIZES, Tau2Config, UserConfig
 from slca_core.errors import ServiceError
 from slca_core.results import as_table
 from slca_core.services.customer import STOP
 from slca_core.services.process import LOOPBACK, free_port
 from tasks.environments import require_tau2
-from tests.benchmarks.policy_endpoint import Answer, endpoint
+from tests.benchmarks.policy_endpoint import FAILS, TOO_LONG, UNSUPPORTED, Answer, Said, endpoint
 
 pytestmark = pytest.mark.e2e
 
 USER = UserConfig(managed="external", url="http://unused/v1", model="customer")
-# Given up by tau2-bench's client at once.
-FAILS = 401
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +48,13 @@ class Stage:
         asked: task -> how often the agent was asked.
     """
 
-    def __init__(self, domains: Path, domain: str, act: Callable[[dict, int], str | list | int]) -> None:
+    def __init__(self, domains: Path, domain: str, act: Callable[[dict, int], Said]) -> None:
         tasks = json.loads((domains / domain / "tasks.json").read_text())
         self.tasks = {task["id"]: task for task in tasks}
         self.act = act
         self.asked: dict[str, int] = {}
 
-    def __call__(self, body: dict[str, Any]) -> str | list[tuple[str, dict]] | int:
+    def __call__(self, body: dict[str, Any]) -> Said:
         messages = body["messages"]
         if body["model"] == "customer":
             if any(message["role"] == "assistant" for message in messages):
@@ -97,8 +95,7 @@ def play(python: Path, folder: Path, stage: Answer, *domains: str, model: str = 
 
 
 def evaluate(server: PolicyServer, user: str, config: Tau2Config, folder: Path, python: Path, seed: int = 0) -> list[dict]:
-    judge = (JudgeConfig(), "http://unused/v1")
-    return tau2.evaluate(server, (USER, user), judge, config, folder, python=python, seed=seed, env={})
+    return tau2.evaluate(server, (USER, user), None, config, folder, python=python, seed=seed, env={})
 
 
 def successes(lines: list[dict]) -> tuple[int, int]:
@@ -139,7 +136,7 @@ def test_trials_have_the_seeds_that_tau2_draws_and_the_runs_own_is_added(python,
     seen: set[tuple[str, int]] = set()
     stage = Stage(domains, "retail", nothing)
 
-    def noting(body: dict[str, Any]) -> str | list[tuple[str, dict]] | int:
+    def noting(body: dict[str, Any]) -> Said:
         seen.add((body["model"], body["seed"]))
         return stage(body)
 
@@ -154,7 +151,7 @@ def test_trials_have_the_seeds_that_tau2_draws_and_the_runs_own_is_added(python,
     assert seen == {(model, int(one)) for model in ("agent", "customer") for one in drawn}
 
 
-@pytest.mark.parametrize(("answer", "metric"), [(400, "overflow"), ("", "unusable")])
+@pytest.mark.parametrize(("answer", "metric"), [(TOO_LONG, "overflow"), ("", "unusable")])
 def test_what_the_policy_itself_cannot_is_a_wrong_answer(python, domains, tmp_path, answer, metric):
     lines = play(python, tmp_path / "a", Stage(domains, "retail", lambda *_: answer), "retail", split="test", limit=2)
     assert [line["error"] for line in lines] == [None, None]
@@ -163,12 +160,30 @@ def test_what_the_policy_itself_cannot_is_a_wrong_answer(python, domains, tmp_pa
     assert (means["success"], means[metric], means["error"]) == (0.0, 1.0, 0.0)
 
 
+@pytest.mark.parametrize(("who", "said"), [("agent", "policy: "), ("customer", "user: ")])
+def test_another_refusal_is_an_error_of_who_gave_it(python, domains, tmp_path, who, said):
+    stage = Stage(domains, "retail", nothing)
+
+    def refuses(body: dict[str, Any]) -> Said:
+        return UNSUPPORTED if body["model"] == who else stage(body)
+
+    (line,) = play(python, tmp_path / "a", refuses, "retail", split="test", limit=1)
+    assert line["error"].startswith(said)
+    assert (line["success"], line["fault"]) == (False, None)
+
+
+def test_a_call_whose_arguments_are_no_object_is_the_policys_own_fault(python, domains, tmp_path):
+    stage = Stage(domains, "retail", lambda *_: [("get_order_details", [1, 2])])
+    (line,) = play(python, tmp_path / "a", stage, "retail", split="test", limit=1)
+    assert (line["error"], line["fault"], line["success"]) == (None, "unreadable", False)
+
+
 def test_a_server_that_went_away_is_no_score_and_the_next_attempt_plays_only_what_is_missing(python, domains, tmp_path):
     stage = Stage(domains, "retail", gold)
     test = json.loads((domains / "retail" / "split_tasks.json").read_text())["test"]
     gone = [task for task in stage.tasks if task in test][2:5]
 
-    def dies(task: dict, done: int) -> str | list[tuple[str, dict]] | int:
+    def dies(task: dict, done: int) -> Said:
         return FAILS if task["id"] in gone else gold(task, done)
 
     lines = play(python, tmp_path / "a", Stage(domains, "retail", dies), "retail", split="test", limit=5)
@@ -179,8 +194,9 @@ def test_a_server_that_went_away_is_no_score_and_the_next_attempt_plays_only_wha
     again = play(python, tmp_path / "a", stage, "retail", split="test", limit=5)
     assert set(stage.asked) == set(gone)
     undisturbed = play(python, tmp_path / "b", Stage(domains, "retail", gold), "retail", split="test", limit=5)
-    kept = ("domain", "id", "trial", "success", "error", "fault", "agent", "user")
+    kept = ("domain", "id", "trial", "success", "error", "fault", "termination", "reward")
     assert [[line[key] for key in kept] for line in again] == [[line[key] for key in kept] for line in undisturbed]
+    assert [line["agent"]["calls"] for line in again] == [line["agent"]["calls"] for line in undisturbed]
 
 
 def test_where_nobody_listens_nothing_is_scored(python, tmp_path):
@@ -194,7 +210,7 @@ def test_a_task_that_breaks_its_grader_is_an_error_and_no_wrong_answer(python, t
     lines = tau2.measure_floor(Tau2Config(domains=("mock",)), tmp_path, python=python)
     broken = [line for line in lines if line["error"]]
     assert [(line["id"], line["error"]) for line in broken] == [
-        ("create_task_1_with_env_assertions", "ValueError: Task task_2 not found")
+        ("create_task_1_with_env_assertions", "task: ValueError: Task task_2 not found")
     ]
     assert successes([line for line in lines if not line["error"]]) == (1, 8)
 

@@ -36,7 +36,4 @@ def cells(section: Section) -> dict[str, dict[str, Entry]]:
 
 def texts(section: Section) -> dict[str, dict[str, str]]:
     """Line -> column -> what is read in the cell."""
-    return {
-        name: {column: f"{cell.text} {cell.small}".strip() for column, cell in line.items()}
-        for name, line in cells(section).items()
-    }
+    return {name: {column: cell.read for column, cell in line.items()} for name, line in cells(section).items()}

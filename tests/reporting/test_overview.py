@@ -10,6 +10,7 @@ from slca_core.benchmarks import bfcl
 from slca_core.errors import ConfigError
 from slca_core.reporting import cross_scale, overview
 from slca_core.reporting.overview import Overview
+from slca_core.reporting.paper import BACKBONES
 from slca_core.reporting.tables import Condition
 from tests.reporting.frames import cells, run, table_of, texts
 
@@ -44,17 +45,22 @@ GAINS = {
 }
 SLCA = Condition("slca", "SLCA-GRPO", runs=(run(1, "run-1"), run(2, "run-2")))
 GRPO, SGLS = Condition("grpo", "GRPO"), Condition("wo_sgls", "w/o SGLS")
-LABELS = {"toucan_test": ("mocker: stand-in", "judge: stand-in"), "bfcl_v3": (bfcl.LABEL,), "tau2": ("as packed", "user: stand-in")}
+LABELS = {"toucan_test": ("mocker: stand-in", "judge: stand-in"), "bfcl_v3": (bfcl.LABEL,), "tau2": ("as packed",)}
+TRAINING = {"slca": ("mocker: stand-in", "judge: stand-in"), "grpo": ("mocker: stand-in", "judge: stand-in")}
+TRAINED = "Trained with mocker: stand-in; judge: stand-in."
+RUNS = {"slca": SLCA.runs, "grpo": (run(1, "run-3"), run(2, "run-4")), "wo_sgls": (run(1, "run-5"), run(2, "run-6"))}
 
 
 def study(backbone: str | None = "qwen2.5-7b", name: str = "toy", **changes) -> Overview:
-    """SLCA-GRPO under two seeds on all three, GRPO and w/o SGLS on Toucan-Test alone."""
+    """SLCA-GRPO under two seeds on all three, GRPO and w/o SGLS on Toucan-Test alone, and the floor."""
     values = {
         "slca": {"toucan_test": {1: 0.5, 2: 0.7}, "bfcl_v3": {1: 0.25, 2: 0.25}, "tau2": {1: 0.125, 2: 0.125}},
         "grpo": {"toucan_test": {1: 0.4, 2: 0.5}, "bfcl_v3": {}, "tau2": {}},
         "wo_sgls": {"toucan_test": {1: 0.45}, "bfcl_v3": {}, "tau2": {}},
+        "do_nothing": {"toucan_test": {}, "bfcl_v3": {}, "tau2": {0: 0.3}},
     }
-    return Overview(name, backbone, values, **{"labels": LABELS, **changes})
+    known = {"labels": LABELS, "user": ("user: stand-in",), "training": TRAINING, "runs": RUNS}
+    return Overview(name, backbone, values, **{**known, **changes})
 
 
 @pytest.mark.parametrize("backbone", PUBLISHED)
@@ -83,8 +89,8 @@ def test_ours_stand_beside_the_papers_with_spread_runs_and_what_concerns_their_b
     assert marked == {
         **{column: [] for column in HEAD},
         f"{TOUCAN}, %": ["mocker: stand-in", "judge: stand-in"],
-        f"{BFCL}, %": [bfcl.LABEL],
-        f"{TAU2}, %": ["as packed", "user: stand-in"],
+        f"{BFCL}, %": [bfcl.LABEL, TRAINED],
+        f"{TAU2}, %": [TRAINED, "as packed", "user: stand-in"],
     }
     assert {column for column, cell in line.items() if cell.runs} == {f"{TOUCAN}, %", f"{BFCL}, %", f"{TAU2}, %"}
     assert line[f"{TOUCAN}, %"].runs == SLCA.runs
@@ -94,7 +100,8 @@ def test_ours_stand_beside_the_papers_with_spread_runs_and_what_concerns_their_b
 
 def test_without_a_backbone_the_papers_columns_are_there_and_empty():
     section = overview.section(study(None), [SLCA, GRPO])
-    assert list(texts(section)) == ["SLCA-GRPO", "GRPO"]
+    assert list(texts(section)) == ["SLCA-GRPO", "GRPO", "Do-nothing agent (floor)"]
+    assert not any("paper" in note for note in section.notes)
     assert {line[column] for line in texts(section).values() for column in HEAD if "paper" in column} == {"–"}
 
 
@@ -105,8 +112,35 @@ def test_an_ablation_is_the_method_minus_it_under_the_same_seeds_beside_the_pape
     assert found["minus w/o SGLS"][f"{TOUCAN}, points"] == "+5.0", "of the one seed that both have"
     papers = [tuple(line[f"{figure}, paper, points"] for figure in (TOUCAN, BFCL, TAU2)) for line in found.values()]
     assert papers == [("+2.53", "+1.36", "+9.15"), ("+1.11", "+1.02", "+4.83"), ("+5.69", "+0.70", "+6.52")]
-    assert any("computed here, from its means" in note for note in section.notes)
+    assert any("differences of its means, and its published gains over GRPO" in note for note in section.notes)
     assert overview.ablation(study(None), [SLCA]).rows == []
+
+
+@pytest.mark.parametrize("backbone", ["qwen2.5-3b", "qwen3-8b"])
+def test_without_slca_the_paper_loses_what_it_gains_over_grpo_on_every_backbone(backbone):
+    found = texts(overview.ablation(study(backbone), []))
+    assert list(found) == ["minus w/o SLCA"], "no other difference of this backbone is known"
+    line = found["minus w/o SLCA"]
+    assert tuple(line[f"{figure}, paper, points"] for figure in (TOUCAN, BFCL, TAU2)) == GAINS[BACKBONES[backbone]]
+
+
+def test_a_difference_links_the_runs_of_both_and_carries_the_remarks_of_both():
+    ours = cells(overview.ablation(study(training={"wo_sgls": ("judge: stand-in",)}), [SLCA, SGLS]))
+    entry = ours["minus w/o SGLS"][f"{TOUCAN}, points"]
+    assert [(one.run_id, one.mark) for one in entry.runs] == [("run-1", "1"), ("run-5", "w/o SGLS 1")], "of the seed both have"
+    assert entry.remarks == ("mocker: stand-in", "judge: stand-in")
+    across = cells(cross_scale.section([study()]))["Qwen2.5-7B-Instruct"][f"{TOUCAN}, points"]
+    assert [one.mark for one in across.runs] == ["1", "2", "GRPO 1", "GRPO 2"]
+    assert across.runs[2].title == "GRPO, seed 1, run run-3"
+
+
+def test_the_floor_is_the_last_line_and_carries_what_holds_for_it():
+    section = overview.section(study(), [SLCA])
+    *_, last = section.rows
+    line = dict(zip(HEAD, (getattr(cell, "text", cell) for cell in last), strict=True))
+    assert line == dict.fromkeys(HEAD, "–") | {"Condition": "Do-nothing agent (floor)", f"{TAU2}, %": "30.0"}
+    assert last[5].remarks == ("as packed",), "it asks no user, and nobody trained it"
+    assert "Do-nothing agent (floor)" not in texts(overview.section(Overview("toy", None, {}), [SLCA]))
 
 
 def test_across_backbones_every_published_gain_is_there_and_ours_in_the_row_of_our_backbone():
@@ -128,6 +162,13 @@ def test_two_studies_of_one_backbone_are_refused():
         cross_scale.section([study("qwen3-8b", "first"), study("qwen3-8b", "second")])
 
 
+@pytest.mark.parametrize(("backbone", "said"), [("qwen2.5-3b", "Qwen2.5-3B-Instruct"), ("other", None), (None, None)])
+def test_whose_figures_the_papers_are_is_said_where_there_are_any(backbone, said):
+    *_, note = overview.section(study(backbone), [SLCA]).notes
+    assert ("The paper's" in note) is bool(said)
+    assert said is None or f"{said}, of three runs where a spread stands beside the figure" in note
+
+
 def test_a_toy_policy_is_said_below_each_table():
     toy = study(toy=True)
     sentence = "Ours are the figures of a toy policy made from scratch, beside the paper's of Qwen2.5-7B-Instruct: "
@@ -145,6 +186,7 @@ def test_the_overview_survives_json_which_has_means_and_the_papers_figures():
     found = stored["values"]["slca"]["toucan_test"]
     assert (found["seeds"], found["mean"], found["paper"]["mean"]) == ({"1": 0.5, "2": 0.7}, pytest.approx(0.6), 79.13)
     assert stored["values"]["grpo"]["tau2"]["mean"] is None
+    assert [one["url"] for one in stored["runs"]["slca"]] == [one.url for one in SLCA.runs]
 
 
 def test_what_is_measured_is_success_by_process_bfcls_mean_and_pass_1_over_tasks():
@@ -157,6 +199,13 @@ def test_what_is_measured_is_success_by_process_bfcls_mean_and_pass_1_over_tasks
     found = overview.measure(table_of(rows), [SLCA, shared, GRPO])
     assert found["slca"] == {"toucan_test": {1: 0.5}, "bfcl_v3": {1: 0.25}, "tau2": {1: 0.5}} == found["again"]
     assert found["grpo"] == {"toucan_test": {}, "bfcl_v3": {}, "tau2": {}}
+    assert "do_nothing" not in found
+
+
+def test_the_floor_is_measured_if_it_is_there():
+    floor = [("do_nothing", 0, "tau2", "airline", item, 0, "sampled", "success", float(item == "a")) for item in "ab"]
+    found = overview.measure(table_of(floor), [SLCA])
+    assert found["do_nothing"] == {"toucan_test": {}, "bfcl_v3": {}, "tau2": {0: 0.5}}
 
 
 def test_bfcl_in_part_is_no_figure_of_the_main_table():

@@ -13,11 +13,13 @@ import pandas as pd
 import pytest
 
 from slca_core.errors import DataError
+from slca_core.reporting import differences, toucan
+from slca_core.reporting.comparison import paired_difference
 from slca_core.reporting.figures import QUANTITIES, Curve, draw, training_curves
+from slca_core.reporting.overview import Overview
 from slca_core.reporting.report import RANKING_CAVEAT, ReportPaths, duration, funnel, write_report
 from slca_core.reporting.sections import MLFLOW, Section
-from slca_core.reporting.tables import Condition, main_table, paired_difference
-from slca_core.reporting.toucan import sections
+from slca_core.reporting.tables import Condition, main_table
 from slca_core.results import REPORTED
 from tests.reporting.frames import HOSTILE, run, table_of
 from tests.reporting.latex_checks import COMPILER, compile_latex, count_tables
@@ -80,15 +82,16 @@ def write(out: Path, curves: list[Curve]) -> ReportPaths:
         Condition("slca", HOSTILE, (run(1, "r2"), run(2, "r3"))),
         Condition("wo_slca", "w/o SLCA", shares_run_of="grpo"),
     ]
-    table = main_table(items, conditions, backbone="qwen2.5-7b")
+    table, compared = main_table(items, conditions, backbone="qwen2.5-7b"), differences.measure(items, conditions)
+    found = Overview("smoke", None, {}, runs={one.name: one.runs for one in conditions})
     return write_report(
         out,
         study_name="smoke",
         description="A <b>small</b> study.",
         items=items,
         table=table,
-        results=[*sections(table), Section("Empty", ["Nothing"], [])],
-        differences=[paired_difference(items, "slca", "sft", "process", "greedy")],
+        results=[toucan.section(table), differences.section(compared, found), Section("Empty", ["Nothing"], [])],
+        differences=[paired_difference(items, "slca", "sft", "process", "greedy", benchmark="toucan_test")],
         curves=curves,
         stages={"curate": 3.21, "train": 620.0},
         labels=STAND_INS,
@@ -181,7 +184,7 @@ def test_the_per_item_results_lie_beside_it(report):
 @pytest.mark.parametrize("file", ["markdown", "html", "latex"])
 def test_every_text_has_each_table_with_rows_its_footnotes_and_its_links(report, file):
     text = getattr(report, file).read_text(encoding="utf-8")
-    for title in ("Toucan-Test", "Toucan-Test: difference to GRPO", "What it took"):
+    for title in ("Toucan-Test", "Differences to GRPO", "What it took"):
         assert title in text
     assert "Empty" not in text
     assert "stand-in judge" in text

@@ -17,22 +17,25 @@ import yaml
 
 from flows import cli
 from slca_core.benchmarks import bfcl, tau2
-from slca_core.config import BfclConfig, EvaluationConfig, Study, Tau2Config
-from slca_core.reporting import overview
+from slca_core.config import TAU2_PACKAGED, BfclConfig, EvaluationConfig, Study, Tau2Config
+from slca_core.reporting import overview, tables
 from slca_core.reporting.overview import Overview
 from slca_core.reporting.report import write_report
-from slca_core.reporting.sections import Section
-from slca_core.reporting.tables import Condition, main_table
+from slca_core.reporting.sections import Section, as_entry
+from slca_core.reporting.tables import Condition
 from slca_core.results import read_results
-from tasks.report import overview_of, tables_of_results
+from slca_core.statistics import bootstrap_mean
+from tasks.report import results_of, tau2_labels, training_labels, user_labels
 from tests.reporting.frames import Row, cells, run, table_of
 from tests.reporting.latex_checks import count_tables
 
+STAND_IN = "{}: stand-in standin-{} (rule-based, not an LLM)"
+TRAINED = tuple(STAND_IN.format(role, role) for role in ("mocker", "judge"))
 CONDITIONS = [
     Condition("sft", "SFT", (run(1, "r0"),)),
-    Condition("grpo", "GRPO", (run(1, "r1"), run(2, "r2"))),
-    Condition("slca", "SLCA-GRPO", (run(1, "r3"), run(2, "r4"))),
-    Condition("wo_slca", "w/o SLCA", shares_run_of="grpo"),
+    Condition("grpo", "GRPO", (run(1, "r1"), run(2, "r2")), labels=TRAINED),
+    Condition("slca", "SLCA-GRPO", (run(1, "r3"), run(2, "r4")), labels=TRAINED),
+    Condition("wo_slca", "w/o SLCA", shares_run_of="grpo", labels=TRAINED),
 ]
 
 
@@ -70,17 +73,17 @@ def _trial(rng: np.random.Generator, trial: tuple, metrics: tuple[str, ...]) -> 
 
 
 @pytest.fixture(scope="module")
-def tables(study, items) -> list[Section]:
-    return tables_of_results(study, items, CONDITIONS, overview_of(study, items, CONDITIONS))
+def made(study, items) -> list[Section]:
+    return results_of(study, items, CONDITIONS).sections
 
 
-def test_the_papers_tables_come_first_then_each_benchmarks_own(tables):
-    assert [section.title for section in tables] == [
+def test_the_papers_tables_come_first_then_differences_then_each_benchmarks_own(made):
+    assert [section.title for section in made] == [
         "All benchmarks",
         "Ablations: SLCA-GRPO minus each, points",
         "Across backbones: SLCA-GRPO minus matched GRPO, points",
+        "Differences to GRPO",
         "Toucan-Test",
-        "Toucan-Test: difference to GRPO",
         "Toucan-Test by subset: single-turn",
         "Toucan-Test by subset: decomposed",
         "BFCL V3",
@@ -88,14 +91,14 @@ def test_the_papers_tables_come_first_then_each_benchmarks_own(tables):
     ]
 
 
-def test_each_table_can_be_made_again_from_the_parquet_beside_the_report(study, items, tables, tmp_path):
+def test_each_table_can_be_made_again_from_the_parquet_beside_the_report(study, items, made, tmp_path):
     paths = write_report(
         tmp_path,
         study_name="toy",
         description="",
         items=items,
-        table=main_table(items, CONDITIONS, backbone=None),
-        results=tables,
+        table=tables.main_table(items, CONDITIONS, backbone=None),
+        results=made,
         differences=[],
         curves=[],
         stages={},
@@ -105,26 +108,95 @@ def test_each_table_can_be_made_again_from_the_parquet_beside_the_report(study, 
         mlflow_hint="",
     )
     read = read_results(paths.items)
-    assert tables_of_results(study, read, CONDITIONS, overview_of(study, read, CONDITIONS)) == tables
-    assert count_tables(paths.latex.read_text(encoding="utf-8")) == len(tables)
+    assert results_of(study, read, CONDITIONS).sections == made
+    assert count_tables(paths.latex.read_text(encoding="utf-8")) == len(made)
 
 
-def test_stand_ins_and_packaging_mark_the_figures_they_concern(study, tables):
-    section = tables[0]
+def test_stand_ins_packaging_and_parts_mark_the_figures_they_concern(study, made):
+    section = made[0]
     line = cells(section)["SLCA-GRPO"]
-    found = {column: [section.footnotes[mark] for mark in section.marks(cell)] for column, cell in line.items() if cell.remarks}
-    stand_in = "{}: stand-in standin-{} (rule-based, not an LLM)"
-    assert found == {
-        "Toucan-Test Success@0.9, %": [stand_in.format(role, role) for role in ("mocker", "judge")],
-        "BFCL V3 accuracy, %": [f"{bfcl.LABEL}.", "The first 2 items of each category: not BFCL's figures."],
-        "tau2-bench Pass^1, %": [f"{tau2.label(study.evaluation.tau2)}.", stand_in.format("user", "user")],
+    trained = f"Trained with {'; '.join(TRAINED)}."
+    assert {column: list(cell.remarks) for column, cell in line.items() if cell.remarks} == {
+        "Toucan-Test Success@0.9, %": list(TRAINED),
+        "BFCL V3 accuracy, %": [f"{bfcl.LABEL}.", "The first 2 items of each category: not BFCL's figures.", trained],
+        "tau2-bench Pass^1, %": [
+            f"{tau2.label(study.evaluation.tau2)}.",
+            "Of airline alone: not the benchmark's figure.",
+            STAND_IN.format("user", "user"),
+            trained,
+        ],
     }
+    assert set(section.footnotes.values()) >= {remark for cell in line.values() for remark in cell.remarks}
+    sft = cells(section)["SFT"]
+    assert not any("Trained" in remark for cell in sft.values() for remark in cell.remarks)
+
+
+def test_what_trained_an_arm_is_what_its_training_asks():
+    study = Study(name="toy", policy={"scratch": {}}, arms=("grpo", "rltr"))
+    assert training_labels(study) == {"grpo": TRAINED, "rltr": (*TRAINED, STAND_IN.format("checker", "checker"))}
+
+
+def test_the_user_simulator_is_named_stand_in_or_not(study):
+    assert user_labels(study) == [STAND_IN.format("user", "user")]
+    external = {"user": {"managed": "external", "url": "http://127.0.0.1:9/v1", "model": "deepseek-chat"}}
+    values = {"name": "toy", "policy": {"scratch": {}}, "services": external}
+    assert user_labels(Study.model_validate({**values, "evaluation": {"tau2": {}}})) == [
+        "User simulator: deepseek-chat; the paper's is DeepSeek-V3.2."
+    ]
+    assert user_labels(Study.model_validate(values)) == [], "it is not asked"
+
+
+@pytest.mark.parametrize(("version", "python", "judged"), [("tau2 0.2.0", "/venv/bin/python", True), (TAU2_PACKAGED, None, False)])
+def test_a_stand_in_that_judges_tasks_is_named_where_one_is_asked(version, python, judged):
+    evaluation = {"tau2": {"version": version, "python": python}}
+    study = Study.model_validate({"name": "toy", "policy": {"scratch": {}}, "evaluation": evaluation})
+    assert (STAND_IN.format("judge", "judge") in tau2_labels(study, table_of([]))) is judged
+
+
+def test_a_toy_policy_is_said_on_every_table_with_figures_of_the_papers(made):
+    for section in made:
+        if any("aper" in as_entry(cell).text for cell in section.head):
+            assert any("toy policy" in sentence for sentence in [*section.notes, *section.footnotes.values()]), section.title
+
+
+def test_every_figure_of_ours_links_its_runs(made):
+    for section in made:
+        for row in section.rows:
+            for cell in map(as_entry, row):
+                if cell.remarks and not cell.published and as_entry(row[0]).text != "Do-nothing agent (floor)":
+                    assert cell.runs, (section.title, row[0])
+
+
+def test_differences_are_bootstrapped_once(study, items):
+    asked = []
+
+    def counted(values, **options):
+        asked.append(len(values))
+        return bootstrap_mean(values, **options)
+
+    with patch("slca_core.reporting.comparison.bootstrap_mean", counted):
+        results_of(study, items, CONDITIONS)
+    assert len(asked) == 2 * 4, "two conditions beside the baseline in four columns"
 
 
 def test_benchmarks_without_rows_have_no_table(study, items):
     toucan = items[items["benchmark"] == "toucan_test"]
-    titles = [section.title for section in tables_of_results(study, toucan, CONDITIONS, overview_of(study, toucan, CONDITIONS))]
-    assert not {"BFCL V3", "tau2-bench"} & set(titles)
+    made = results_of(study, toucan, CONDITIONS)
+    assert not {"BFCL V3", "tau2-bench"} & {section.title for section in made.sections}
+    assert made.values.keys().isdisjoint({"bfcl_v3", "tau2"})
+
+
+def test_the_json_has_the_differences_of_every_benchmark(study, items):
+    values = json.loads(json.dumps(results_of(study, items, CONDITIONS).values, allow_nan=False))
+    found = values["differences_to_baseline"]["slca"]
+    assert {metric: (one["benchmark"], one["n_items"]) for metric, one in found.items()} == {
+        "success_process": ("toucan_test", 8),
+        "process": ("toucan_test", 8),
+        "correct": ("bfcl_v3", 26),
+        "success": ("tau2", 2),
+    }
+    assert values["differences_to_baseline"]["grpo"] == dict.fromkeys(found)
+    assert values["bfcl_v3"]["intervals"].keys() == {"sft", "grpo", "slca", "wo_slca"}
 
 
 @pytest.fixture
@@ -136,7 +208,8 @@ def report_of(tmp_path):
         values = {"name": name, "root": str(tmp_path / "state"), "policy": {"scratch": {}}, "paper_backbone": backbone}
         path.write_text(yaml.safe_dump(values))
         if gain is not None:
-            found = Overview(name, backbone, {"slca": {"toucan_test": {1: 0.5 + gain}}, "grpo": {"toucan_test": {1: 0.5}}})
+            values = {"slca": {"toucan_test": {1: 0.5 + gain}}, "grpo": {"toucan_test": {1: 0.5}}}
+            found = Overview(name, backbone, values, runs={condition: (run(1, condition),) for condition in values})
             folder = tmp_path / "state" / "reports" / name
             folder.mkdir(parents=True)
             (folder / "report.json").write_text(json.dumps({"overview": overview.to_json(found)}))
@@ -163,7 +236,13 @@ def test_several_studies_are_compared_across_backbones_and_the_unfinished_named(
     code, out, err = slca("report", *studies)
     assert (code, err) == (0, "")
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1] for line in out.splitlines() if line.startswith("| Qwen")}
-    assert rows == {"Qwen2.5-3B-Instruct": "+2.0", "Qwen2.5-7B-Instruct": "–", "Qwen3-8B-Base": "+3.0"}
+    linked = "[{}][slca] ([GRPO 1][grpo])"
+    assert rows == {
+        "Qwen2.5-3B-Instruct": linked.format("+2.0"),
+        "Qwen2.5-7B-Instruct": "–",
+        "Qwen3-8B-Base": linked.format("+3.0"),
+    }
+    assert f"[slca]: {run(1, 'slca').url}" in out.splitlines()
     assert "- No report of this version yet: late." in out.splitlines()
 
 
@@ -195,11 +274,12 @@ def test_what_cannot_be_compared_is_said_in_a_sentence(slca, report_of, backbone
     assert said in " ".join(err.split())
 
 
-def test_the_terminal_shows_the_other_benchmarks_that_were_run(capsys):
-    found = Overview("toy", "qwen2.5-7b", {"slca": {"toucan_test": {1: 0.5}, "bfcl_v3": {1: 0.25, 2: 0.35}, "tau2": {}}})
-    cli._print_others({"rows": [{"name": "slca", "title": "SLCA [x]", "shares_run_of": None}], "overview": overview.to_json(found)})
-    out = capsys.readouterr().out
-    assert "SLCA [x]" in out
-    assert "30.0 ± 7.1" in out
-    assert "69.8" in out
-    assert "tau2" not in out
+def test_a_report_of_an_earlier_version_is_said_to_be_none_yet(slca, report_of, tmp_path):
+    studies = report_of("small", "qwen2.5-3b", 0.02), report_of("old", "qwen3-8b", 0.03)
+    path = tmp_path / "state" / "reports" / "old" / "report.json"
+    stored = json.loads(path.read_text())
+    del stored["overview"]["runs"]
+    path.write_text(json.dumps(stored))
+    code, out, err = slca("report", *studies)
+    assert (code, err) == (0, "")
+    assert "- No report of this version yet: old." in out.splitlines()

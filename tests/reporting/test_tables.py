@@ -11,10 +11,13 @@ import pytest
 from scipy import stats
 
 from slca_core.errors import DataError
-from slca_core.reporting.paper import published, published_gain
+from slca_core.reporting import differences
+from slca_core.reporting.comparison import PairedDifference
+from slca_core.reporting.comparison import paired_difference as paired_difference_of
+from slca_core.reporting.paper import published, published_difference, published_gain
 from slca_core.reporting.sections import Entry
-from slca_core.reporting.tables import COLUMNS, Condition, MainTable, main_table, paired_difference
-from slca_core.reporting.toucan import by_subset, format_p, sections, to_json
+from slca_core.reporting.tables import COLUMNS, Condition, main_table
+from slca_core.reporting.toucan import by_subset, section, to_json
 from slca_core.results import TOUCAN_METRICS
 from tests.reporting.frames import cells, run, table_of, texts
 
@@ -33,8 +36,8 @@ def results(
     )
 
 
-def main_section(table: MainTable):
-    return sections(table)[0]
+def paired_difference(items: pd.DataFrame, *compared: str, seed: int | None = None) -> PairedDifference:
+    return paired_difference_of(items, *compared, benchmark="toucan_test", seed=seed)
 
 
 def cell_of(items: pd.DataFrame, condition: str = "grpo", column: str = "process"):
@@ -106,8 +109,7 @@ def test_a_shared_arm_shows_the_run_it_shares_and_says_so():
     table = main_table(random_pair(), [GRPO, SLCA, WO_SLCA], backbone="qwen2.5-7b")
     grpo, _, shared = table.rows
     assert shared.cells == grpo.cells
-    assert not any(shared.differences)
-    line = cells(main_section(table))["w/o SLCA"]
+    line = cells(section(table))["w/o SLCA"]
     assert line["Condition"] == Entry("w/o SLCA", "(shares the run of GRPO)")
     assert line["Process, %"].runs == line["Run"].runs == GRPO.runs
     assert any(note.startswith("w/o SLCA is a shared run") for note in table.notes)
@@ -161,7 +163,7 @@ def test_paired_difference_of_one_seed_sees_no_other():
 def test_items_that_differ_alike_have_an_infinite_z_which_json_leaves_out(ours, z):
     items = results(*(("grpo", 1, item, 0.5) for item in "abc"), *(("slca", 1, item, ours) for item in "abc"))
     assert paired_difference(items, "slca", "grpo", "process", "greedy").z == z
-    json.dumps(to_json(main_table(items, [GRPO, SLCA], backbone=None)), allow_nan=False)
+    json.dumps(differences.to_json(differences.measure(items, [GRPO, SLCA])), allow_nan=False)
 
 
 def test_fewer_than_two_common_items_are_refused():
@@ -181,23 +183,14 @@ def test_json_names_values_runs_and_labels_by_condition():
 
 
 def test_the_table_has_shares_in_per_cent_linked_to_their_runs_with_the_stand_ins_as_footnotes():
-    section = main_section(main_table(results(("grpo", 1, "a", 0.25), ("grpo", 2, "a", 0.75)), [GRPO], backbone=None))
-    found = cells(section)["GRPO"]
-    assert found["Process, %"] == Entry("50.0", "± 35.4", GRPO.runs, ("stand-in judge",))
-    assert section.footnotes == {"a": "stand-in judge"}
-    assert section.marks(found["Process, %"]) == ["a"]
-    assert section.marks(found["Errors"]) == section.marks(found["Paper"]) == []
+    items, labels = results(("grpo", 1, "a", 0.25), ("grpo", 2, "a", 0.75)), ("stand-in mocker", "stand-in judge")
+    made = section(main_table(items, [GRPO], backbone=None, labels=labels))
+    found = cells(made)["GRPO"]
+    assert found["Process, %"] == Entry("50.0", "± 35.4", GRPO.runs, labels), "those of training are named once"
+    assert made.footnotes == {"a": "stand-in mocker", "b": "stand-in judge"}
+    assert made.marks(found["Process, %"]) == ["a", "b"]
+    assert made.marks(found["Errors"]) == made.marks(found["Paper"]) == []
     assert found["Run"] == Entry("run-grpo", runs=GRPO.runs)
-
-
-def test_differences_have_their_interval_and_their_p_beside_them():
-    table = main_table(random_pair(), [GRPO, SLCA], backbone=None)
-    _, section = sections(table)
-    at = [column.key for column in table.difference_columns].index("process")
-    found, expected = cells(section)["SLCA-GRPO"]["Process, points"], table.rows[1].differences[at]
-    low, high = (f"{100 * bound:+.1f}" for bound in expected.interval)
-    assert (found.text, found.small) == (f"{100 * expected.mean:+.1f}", f"[{low}, {high}], p {format_p(expected.p_holm)}")
-    assert section.notes == table.notes_on_differences
 
 
 def test_each_subset_has_a_table_of_its_own_in_the_order_of_the_paper():
@@ -209,7 +202,7 @@ def test_each_subset_has_a_table_of_its_own_in_the_order_of_the_paper():
         for metric in ("process", "success_process")
         for at, value in enumerate(values)
     )
-    single, decomposed = by_subset(items, [GRPO, SLCA])
+    single, decomposed = by_subset(items, main_table(items, [GRPO, SLCA], backbone=None))
     assert [single.title, decomposed.title] == ["Toucan-Test by subset: single-turn", "Toucan-Test by subset: decomposed"]
     # Means under the two seeds: 0.25 and 0.5, 1/3 and 2/3.
     assert texts(single)["GRPO"]["Process, %"] == "37.5 ± 17.7"
@@ -231,6 +224,12 @@ def test_published_gains_agree_with_the_published_figures():
                 assert published_gain(backbone, benchmark).mean == pytest.approx(slca.mean - grpo.mean)
 
 
+def test_what_the_method_gains_over_the_papers_run_without_slca_is_its_published_gain():
+    assert published_difference("qwen2.5-3b", "slca", "wo_slca", "toucan_test") == published_gain("qwen2.5-3b", "toucan_test")
+    assert published_difference("qwen2.5-3b", "slca", "wo_sgls", "tau2") is None
+    assert published_difference("qwen2.5-7b", "slca", "wo_sgls", "tau2").mean == pytest.approx(41.02 - 36.19)
+
+
 @pytest.mark.parametrize(
     ("backbone", "condition"), [(None, "slca"), ("qwen2.5-7b", "sft"), ("qwen2.5-7b", "sft_full"), ("other", "slca")]
 )
@@ -249,23 +248,3 @@ def test_the_p_of_a_mean_is_the_paired_t_tests_and_of_verdicts_mcnemars():
     verdicts = results(*[("slca", 1, item, 1.0) for item in "abcd"], *[("grpo", 1, item, float(item == "a")) for item in "abcd"])
     assert paired_difference(verdicts, "slca", "grpo", "process", "greedy").p == pytest.approx(stats.binomtest(3, 3).pvalue)
     assert difference.p_holm is None, "alone it is no family"
-
-
-def test_ps_are_corrected_for_the_arms_of_a_table_and_a_shared_run_counts_once():
-    values = {"grpo": (0.1, 0.2, 0.3, 0.4), "slca": (0.2, 0.4, 0.5, 0.7), "wo_hierr": (0.1, 0.3, 0.2, 0.4)}
-    items = results(*[(name, 1, item, value) for name, line in values.items() for item, value in zip("abcd", line, strict=True)])
-    conditions = [Condition("grpo", "GRPO"), Condition("slca", "SLCA"), Condition("wo_hierr", "w/o HierR")]
-    conditions.append(Condition("slca_again", "SLCA again", shares_run_of="slca"))
-    table = main_table(items, conditions, backbone=None)
-    at = [column.key for column in table.difference_columns].index("process")
-    found = {row.condition.name: row.differences[at] for row in table.rows if row.differences[at]}
-    assert found["slca"].p_holm == pytest.approx(2 * found["slca"].p)
-    assert found["wo_hierr"].p_holm == pytest.approx(max(found["wo_hierr"].p, 2 * found["slca"].p))
-    assert found["slca_again"].p_holm == found["slca"].p_holm
-    (note,) = [note for note in table.notes_on_differences if note.startswith("Process: a difference under")]
-    assert "power, 2 comparisons" in note
-
-
-@pytest.mark.parametrize(("p", "text"), [(0.0, "< 0.001"), (0.0312, "0.031"), (0.25, "0.25"), (1.0, "1.00")])
-def test_a_p_is_never_written_as_zero(p, text):
-    assert format_p(p) == text

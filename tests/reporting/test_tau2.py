@@ -14,17 +14,18 @@ from slca_core.reporting.tables import Condition
 from slca_core.statistics import bootstrap_mean
 from tests.reporting.frames import Row, cells, run, table_of, texts
 
-SLCA = Condition("slca", "SLCA-GRPO", runs=(run(1, "run-1"), run(2, "run-2")))
+SLCA = Condition("slca", "SLCA-GRPO", runs=(run(1, "run-1"), run(2, "run-2")), labels=("mocker: stand-in", "judge: stand-in"))
 GRPO = Condition("grpo", "GRPO")
-LABEL = ("tau2-bench as packed.", "user: stand-in.")
+LABEL, USER = ("tau2-bench as packed.",), ("user: stand-in.",)
 
 
 def played(domain: str, verdicts: dict[str, str], condition: str = "slca", seed: int = 1) -> list[Row]:
-    """Trials by task: "1" succeeded, "0" failed, "o" overflowed, "e" met an error."""
+    """Trials by task: "1" succeeded, "0" failed, "o" overflowed, "u" ended in an unusable answer, "e" met an error."""
     rows: list[Row] = []
     for item, trials in verdicts.items():
         for trial, verdict in enumerate(trials):
-            metrics = {"error": 1.0} if verdict == "e" else {"success": verdict == "1", "overflow": verdict == "o", "error": 0.0}
+            faults = {"overflow": verdict == "o", "unusable": verdict == "u"}
+            metrics = {"error": 1.0} if verdict == "e" else {"success": verdict == "1", **faults, "error": 0.0}
             rows += [
                 (condition, seed, "tau2", domain, item, trial, "sampled", name, float(value)) for name, value in metrics.items()
             ]
@@ -83,33 +84,57 @@ def test_the_mock_domain_has_its_column_and_enters_neither_mean():
     line = texts(section)["SLCA-GRPO"]
     assert (line["Mock, %"], line["Tasks"], line["Pass^1 (macro), %"]) == ("100.0", "2", "50.0")
     assert tau2.values(items, [SLCA])["slca"]["pass_1"] == tau2.values(table_of(alone), [SLCA])["slca"]["pass_1"] == {1: 0.5}
-    assert tau2.labels(items, None) == []
     assert "no part of the benchmark" in section.terms["Mock"]
 
 
 def test_where_only_mock_was_run_it_is_the_figure_and_that_is_said():
     items = table_of(played("mock", {"m": "1", "n": "0"}))
     assert tau2.values(items, [SLCA])["slca"]["pass_1"] == {1: 0.5}
-    assert tau2.labels(items, 2) == [tau2.MOCK_ALONE, "The first 2 tasks of each domain: not the benchmark's figures."]
+    said = tau2.labels(items, limit=2, split="base")
+    assert said == [tau2.MOCK_ALONE, "The first 2 tasks of each domain: not the benchmark's figures."]
+
+
+@pytest.mark.parametrize(
+    ("domains", "split", "said"),
+    [
+        (("airline", "retail", "telecom"), "base", []),
+        (("telecom", "airline", "retail", "mock"), "base", []),
+        (("airline", "mock"), "base", ["Of airline alone: not the benchmark's figure."]),
+        (("telecom", "airline"), "base", ["Of airline and telecom alone: not the benchmark's figure."]),
+        (
+            ("airline", "retail", "telecom"),
+            "test",
+            ["Of the tasks of the test split alone: not the benchmark's figures."],
+        ),
+        ((), "base", []),
+    ],
+)
+def test_a_part_of_the_benchmark_is_said_to_be_one(domains, split, said):
+    items = table_of([row for domain in domains for row in played(domain, {"a": "e"})])
+    assert tau2.labels(items, limit=None, split=split) == said
 
 
 def test_the_floor_is_the_last_line_and_the_papers_figure_stands_beside_ours():
-    rows = played("airline", {"a": "10", "b": "0o"}) + played("airline", {"a": "0", "b": "1"}, condition="do_nothing", seed=0)
-    section = tau2.section(table_of(rows), [SLCA, GRPO], backbone="qwen2.5-7b", label=LABEL)
+    rows = played("airline", {"a": "1u", "b": "0o"}) + played("airline", {"a": "0", "b": "1"}, condition="do_nothing", seed=0)
+    section = tau2.section(table_of(rows), [SLCA, GRPO], backbone="qwen2.5-7b", label=LABEL, user=USER)
     found = texts(section)
+    assert cells(section)["Do-nothing agent (floor)"]["Pass^1 (micro), %"].remarks == LABEL, "it asks no user"
     assert list(found) == ["SLCA-GRPO", "GRPO", "Do-nothing agent (floor)"]
     assert found["Do-nothing agent (floor)"]["Pass^1 (micro), %"].startswith("50.0 ")
     assert (found["Do-nothing agent (floor)"]["Pass^2, %"], found["Do-nothing agent (floor)"]["Paper, %"]) == ("–", "–")
-    assert (found["SLCA-GRPO"]["Paper, %"], found["SLCA-GRPO"]["Overflows"]) == ("41.02 ± 1.01", "1")
+    assert (found["SLCA-GRPO"]["Paper, %"], found["SLCA-GRPO"]["Overflows / unusable"]) == ("41.02 ± 1.01", "1 / 1")
     assert (found["GRPO"]["Paper, %"], found["GRPO"]["Tasks"], found["GRPO"]["Errors"]) == ("31.87 ± 2.97", "0", "–")
 
 
-def test_each_figure_of_ours_carries_the_packaging_and_the_user_and_links_its_runs():
-    section = tau2.section(table_of(played("airline", {"a": "1"})), [SLCA], backbone="qwen2.5-7b", label=LABEL)
+def test_each_figure_of_ours_carries_the_packaging_the_user_and_who_trained_it_and_links_its_runs():
+    rows, sft = played("airline", {"a": "1"}) + played("airline", {"a": "1"}, condition="sft"), Condition("sft", "SFT")
+    section = tau2.section(table_of(rows), [SLCA, sft], backbone="qwen2.5-7b", label=LABEL, user=USER, notes=["A toy."])
     line = cells(section)["SLCA-GRPO"]
-    assert list(section.footnotes.values()) == list(LABEL)
+    assert list(section.footnotes.values()) == [*LABEL, *USER, "Trained with mocker: stand-in; judge: stand-in."]
+    assert cells(section)["SFT"]["Pass^1 (micro), %"].remarks == (*LABEL, *USER)
+    assert section.notes[0] == "A toy."
     for column in ("Pass^1 (micro), %", "Pass^1 (macro), %", "Airline, %"):
-        assert section.marks(line[column]) == ["a", "b"]
+        assert section.marks(line[column]) == ["a", "b", "c"]
         assert line[column].runs == SLCA.runs
     for column in ("Tasks", "Paper, %", "Errors"):
         assert section.marks(line[column]) == []

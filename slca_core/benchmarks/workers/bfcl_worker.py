@@ -2,11 +2,13 @@
 
 python bfcl_worker.py JOB.json
 
-The job: model (the name it is served under, without "_"), categories, ids (of items done already, which are left out), limit (first
-items of each category, or null), threads, max_tokens, out (a JSON-lines file that is appended to). The server's address and key are
-OPENAI_BASE_URL and OPENAI_API_KEY. The executor evaluates what a model wrote: run it without secrets in its environment.
+The job: version (of bfcl-eval, that must be here), model (the name it is served under, without "_"), categories, ids (of items
+done already, which are left out), limit (first items of each category, or null), threads, max_tokens, out (a JSON-lines file that
+is added to). The server's address and key are OPENAI_BASE_URL and OPENAI_API_KEY. The executor evaluates what a model wrote: run it
+without other secrets in its environment.
 """
 
+import importlib.metadata
 import json
 import sys
 import tempfile
@@ -25,7 +27,8 @@ from bfcl_eval.eval_checker.eval_runner import ast_file_runner, multi_turn_runne
 from bfcl_eval.model_handler.api_inference.openai_completion import OpenAICompletionsHandler
 from bfcl_eval.utils import is_java, is_js, is_multi_turn, is_relevance_or_irrelevance, load_file
 
-OVERFLOW = ("context length", "max_model_len", "maximum model length", "max_tokens")
+# What servers say of a prompt that does not fit.
+OVERFLOW = ("context length", "maximum model length", "context_length_exceeded", "context window", "context size")
 
 
 class Handler(OpenAICompletionsHandler):
@@ -72,15 +75,20 @@ def run(handler, category, ask, grade, answer, scores):
         result, metadata = handler.inference(deepcopy(ask), include_input_log=False, exclude_state_log=True)
     except openai.BadRequestError as error:
         # A prompt that does not fit is the model's own limit: a wrong answer.
-        line["overflow"] = any(mark in str(error) for mark in OVERFLOW)
+        line["overflow"] = any(mark in str(error).lower() for mark in OVERFLOW)
         if not line["overflow"]:
-            line["error"] = f"{type(error).__name__}: {error}"
+            line["error"] = f"policy: {type(error).__name__}: {error}"
         return line | {"seconds": time.monotonic() - started}
+    except openai.OpenAIError as error:
+        return line | {"error": f"policy: {type(error).__name__}: {error}", "seconds": time.monotonic() - started}
     except Exception as error:
-        return line | {"error": f"{type(error).__name__}: {error}", "seconds": time.monotonic() - started}
+        return line | {"error": f"task: {type(error).__name__}: {error}", "seconds": time.monotonic() - started}
     line |= {"seconds": time.monotonic() - started, "result": result}
     line |= {name: total(metadata.get(f"{name}_token_count", 0)) for name in ("input", "output")}
-    line["valid"] = bool(accuracy(handler, category, {"id": ask["id"], "result": result}, grade, answer, scores))
+    try:
+        line["valid"] = bool(accuracy(handler, category, {"id": ask["id"], "result": result}, grade, answer, scores))
+    except Exception as error:
+        line["error"] = f"task: {type(error).__name__}: {error}"
     return line
 
 
@@ -102,6 +110,8 @@ def total(counts):
 
 def main():
     job = json.loads(Path(sys.argv[1]).read_text())
+    if (found := importlib.metadata.version("bfcl_eval")) != job["version"]:
+        sys.exit(f"bfcl-eval {job['version']} was expected, {found} is installed in {sys.prefix}: remove that folder.")
     handler = register(job["model"], job["max_tokens"])
     done, lock = set(job["ids"]), threading.Lock()
     items = [item for category in job["categories"] for item in entries_of(category, job["limit"]) if item[1]["id"] not in done]

@@ -5,8 +5,11 @@ python tau2_worker.py JOB.json
 The job: distribution and version (of the package that must be here), domains, split, limit (first tasks of each domain, or null),
 trials, seed, done ([domain, task, trial] that are left out), max_steps, max_errors, threads, out (a JSON-lines file that is added
 to), and agent and user: endpoints of {model, key_env (environment variable with the key, or null), args (of litellm's completion:
-api_base, temperature, max_tokens, timeout)}. `judge`, such an endpoint or null, is asked where a task is graded by a model.
-`agent: null` measures the floor: an agent that says it cannot help, and a user who leaves.
+api_base, temperature, max_tokens, timeout, num_retries)}. `judge`, such an endpoint or null, is asked where a task is graded by a
+model. `agent: null` measures the floor: the user leaves before the agent has said a word.
+
+The line: domain, id, trial, success, error (null, or who failed, "policy", "user" or "task", and how), fault (null, or what the
+policy did that is no message: "overflow", "empty", "unreadable"), seconds, what agent and user were asked, what the graders said.
 """
 
 import importlib.metadata
@@ -20,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import litellm
+import pydantic
 from loguru import logger
 
 logger.remove()
@@ -40,43 +44,45 @@ except ImportError:  # v1
         return run_single_task(TextRunConfig(**settings), task, seed=seed, evaluation_type=evaluation_type)
 
 
-OVERFLOW = ("context length", "max_model_len", "maximum model length", "max_tokens")
+# What servers say of a prompt that does not fit, where litellm has no class for it.
+OVERFLOW = ("context length", "maximum model length", "context_length_exceeded", "context window", "context size")
 SUCCESS = 1e-6
+# How a conversation ends that is graded; any other ending, such as a user's error, is none.
+GRADED = ("agent_stop", "user_stop", "max_steps", "too_many_errors", "agent_error")
 
 
 class OwnFault(Exception):
     """What the policy under evaluation did that is no message: a wrong answer, and no fault of a server."""
 
 
+class Unanswered(Exception):
+    """A server that did not answer."""
+
+
 class Meter(threading.local):
     """What the trial of this thread asked."""
 
     def reset(self):
-        self.agent = {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
-        self.user = {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
+        self.agent, self.user = ({"calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0} for _ in range(2))
 
 
 METER = Meter()
 
 
 def metered(generate, who):
-    """tau2's `generate`, counted; of the agent, what it did itself is told apart from what befell its server."""
+    """tau2's `generate`, counted; what the agent itself did is told apart from what befell a server."""
 
     def ask(*args, **kwargs):
-        spent = getattr(METER, who)
+        spent, started = getattr(METER, who), time.monotonic()
         spent["calls"] += 1
         try:
             message = generate(*args, **kwargs)
-        except litellm.BadRequestError as error:
-            # A prompt that does not fit is the model's own limit.
-            if who == "agent" and any(mark in str(error) for mark in OVERFLOW):
-                raise OwnFault("overflow") from error
-            raise
-        except (ValueError, TypeError) as error:
-            # Arguments of a call that are no JSON object.
-            if who == "agent":
-                raise OwnFault("unreadable") from error
-            raise
+        except Exception as error:
+            if who == "agent" and (fault := own_fault(error)):
+                raise OwnFault(fault) from error
+            raise Unanswered(f"{'policy' if who == 'agent' else who}: {type(error).__name__}: {error}") from error
+        finally:
+            spent["seconds"] += time.monotonic() - started
         for name in ("prompt_tokens", "completion_tokens"):
             spent[name] += (message.usage or {}).get(name, 0)
         if who == "agent" and not (message.has_text_content() or message.is_tool_call()):
@@ -86,20 +92,24 @@ def metered(generate, who):
     return ask
 
 
-def says(text):
-    """In place of tau2's `generate`: always the same, without a model."""
+def own_fault(error):
+    """What the policy did, if it was the policy: a prompt beyond its context, or a call whose arguments are no JSON object."""
+    if isinstance(error, litellm.ContextWindowExceededError):
+        return "overflow"
+    if isinstance(error, litellm.BadRequestError) and any(mark in str(error).lower() for mark in OVERFLOW):
+        return "overflow"
+    return "unreadable" if isinstance(error, (json.JSONDecodeError, pydantic.ValidationError)) else None
 
-    def answer(*args, **kwargs):
-        return AssistantMessage(role="assistant", content=text, cost=0.0, usage={"prompt_tokens": 0, "completion_tokens": 0})
 
-    return answer
+def leaves(*args, **kwargs):
+    """A user in place of tau2's `generate`."""
+    return AssistantMessage(role="assistant", content="###STOP###", cost=0.0, usage={})
 
 
 def connect(job):
     """tau2's agent, user and judge as the job has them."""
-    measures_floor = job["agent"] is None
-    agent, user = (says("I cannot help."), says("###STOP###")) if measures_floor else (llm_agent.generate, user_simulator.generate)
-    llm_agent.generate, user_simulator.generate = metered(agent, "agent"), metered(user, "user")
+    llm_agent.generate = metered(llm_agent.generate, "agent")
+    user_simulator.generate = metered(user_simulator.generate if job["agent"] else leaves, "user")
     if job["judge"]:
         evaluator_nl_assertions.DEFAULT_LLM_NL_ASSERTIONS = f"openai/{job['judge']['model']}"
         evaluator_nl_assertions.DEFAULT_LLM_NL_ASSERTIONS_ARGS = arguments(job["judge"])
@@ -130,15 +140,22 @@ def play(job, domain, task, trial, seed):
     try:
         simulation = run_task(**settings(job, domain), task=task, seed=seed, evaluation_type=evaluation(task, job["judge"]))
         line |= {
-            "success": abs(simulation.reward_info.reward - 1) <= SUCCESS,
             "termination": str(getattr(simulation.termination_reason, "value", simulation.termination_reason)),
-            "reward": simulation.reward_info.model_dump(mode="json"),
+            "reward": simulation.reward_info.model_dump(mode="json") if simulation.reward_info else None,
             "messages": [message.model_dump(mode="json", exclude={"raw_data"}) for message in simulation.messages],
         }
+        if line["termination"] in GRADED:
+            line["success"] = abs(simulation.reward_info.reward - 1) <= SUCCESS
+        elif line["termination"] == "context_window_exceeded":
+            line["fault"] = "overflow"
+        else:
+            line["error"] = f"task: the conversation ended by {line['termination']}"
     except OwnFault as fault:
         line["fault"] = str(fault)
+    except Unanswered as error:
+        line["error"] = str(error)
     except Exception as error:
-        line["error"] = f"{type(error).__name__}: {error}"
+        line["error"] = f"task: {type(error).__name__}: {error}"
     return line | {"seconds": time.monotonic() - started, "agent": METER.agent, "user": METER.user}
 
 
@@ -162,7 +179,10 @@ def main():
     job = json.loads(Path(sys.argv[1]).read_text())
     found = importlib.metadata.version(job["distribution"])
     if found != job["version"]:
-        sys.exit(f"{job['distribution']} {job['version']} was expected (evaluation.tau2.version), {found} is installed")
+        sys.exit(
+            f"{job['distribution']} {job['version']} was expected (evaluation.tau2.version), {found} is installed in {sys.prefix}: "
+            "name that version, or an environment that has the other."
+        )
     connect(job)
     done, lock = {tuple(one) for one in job["done"]}, threading.Lock()
     wanted = [
