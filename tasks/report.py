@@ -27,7 +27,7 @@ from slca_core.reporting.entries import runs_of
 from slca_core.reporting.figures import Curve
 from slca_core.reporting.overview import BENCHMARKS, Overview
 from slca_core.reporting.paper import BACKBONES, Benchmark
-from slca_core.reporting.report import ReportPaths, write_report
+from slca_core.reporting.report import RANKING_CAVEAT, ReportPaths, write_report
 from slca_core.reporting.sections import Run, Section, run_url
 from slca_core.reporting.services import Asked, in_evaluation, in_training
 from slca_core.reporting.tables import Condition, MainTable, main_table
@@ -87,7 +87,10 @@ def _make_report(study: Study, data: Record, preparation: Sequence[Record], eval
         labels=labels,
         manifest=data.facts,
         notes=[_matched(certificate), *notes] if certificate.matched else notes,
-        warnings=[_unmatched(certificate)] if certificate.mismatches else [],
+        warnings=[
+            *([_unmatched(certificate)] if certificate.mismatches else []),
+            *([RANKING_CAVEAT] if study.policy.scratch else []),
+        ],
         books=[services.section(asked, study.services.failure_limit)],
         values={"services": {stage.stage: dataclasses.asdict(stage) for stage in asked}, **results.values},
         mlflow_hint=f"make ui STUDY=configs/studies/{study.name}.yaml opens MLflow on these runs (experiment {study.name}).",

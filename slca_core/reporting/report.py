@@ -27,6 +27,7 @@ from slca_core.reporting.sections import LINKS, Section, as_entry
 from slca_core.reporting.tables import MainTable
 from slca_core.results import REPORTED
 
+# Of a study whose policy is made from scratch.
 RANKING_CAVEAT = "At this size the five arms need not rank as in the paper."
 
 # The counts of a curation manifest, in the order of the funnel (App. B).
@@ -123,7 +124,7 @@ def write_report(
     content = {
         "study_name": study_name,
         "description": description,
-        "caveats": [*warnings, *caveats(labels)],
+        "caveats": [*warnings, caveat(labels)],
         "results": results,
         "findings": [finding(difference, table) for difference in differences],
         "funnel": funnel(manifest),
@@ -154,14 +155,11 @@ def write_report(
     return paths
 
 
-def caveats(labels: Sequence[str]) -> list[str]:
+def caveat(labels: Sequence[str]) -> str:
     """What a reader must know before the first figure."""
-    stand_ins = (
-        f"Made with stand-ins: {'; '.join(labels)}. Their figures are not comparable with the paper's."
-        if labels
-        else "No stand-ins were used."
-    )
-    return [RANKING_CAVEAT, stand_ins]
+    if not labels:
+        return "No stand-ins were used."
+    return f"Made with stand-ins: {'; '.join(labels)}. Their figures are not comparable with the paper's."
 
 
 def finding(difference: PairedDifference, table: MainTable) -> str:
@@ -236,7 +234,7 @@ def _markdown(content: Mapping[str, Any], drawn: Sequence[tuple[Quantity, Path]]
     parts = [
         f"# {content['study_name']}",
         markdown.escaped(content["description"]),
-        "\n".join(f"> {markdown.escaped(caveat)}\n>" for caveat in content["caveats"]).removesuffix("\n>"),
+        "\n".join(f"> {markdown.escaped(sentence)}\n>" for sentence in content["caveats"]).removesuffix("\n>"),
         markdown.bullets(content["findings"]),
         *(markdown.to_markdown(section) for section in content["results"]),
         "## Training",

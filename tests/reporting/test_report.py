@@ -97,6 +97,7 @@ def write(out: Path, curves: list[Curve]) -> ReportPaths:
         labels=STAND_INS,
         manifest=MANIFEST,
         notes=["One note."],
+        warnings=[RANKING_CAVEAT],
         mlflow_hint="Tracked runs: see MLflow.",
         books=[Section("What it took", ["Service", "Calls"], [["judge", "3"]])],
     )
