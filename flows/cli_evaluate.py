@@ -30,6 +30,7 @@ console = Console()
 _ASKED = "asked"  # The one condition there is.
 # The metric that stands for a benchmark, greedy or sampled as it is asked.
 _MAIN = {toucan.NAME: "success_process", bfcl.NAME: "correct", tau2.NAME: "success"}
+_FORMAT = "Asked in this project's chat format, in whatever format it was trained."
 _TITLES = {toucan.NAME: "Toucan-Test, Success@0.9 (process)", bfcl.NAME: "BFCL V3, correct", tau2.NAME: "tau2-bench, success"}
 
 
@@ -113,7 +114,7 @@ def _counts(rows: pd.DataFrame, metric: str) -> tuple[str, str, str]:
 
 def _notes(study: Study, items: pd.DataFrame) -> list[str]:
     asked, settings = set(items.benchmark), study.evaluation
-    notes = service_labels(study, EVALUATION) if toucan.NAME in asked else []
+    notes = [_FORMAT, *service_labels(study, EVALUATION)] if toucan.NAME in asked else []
     if settings.bfcl and bfcl.NAME in asked:
         notes += bfcl_report.labels(settings.bfcl.limit)
     if tau2.NAME in asked:

@@ -18,6 +18,7 @@ from tasks.artifacts import published
 from tasks.lanes import lanes
 from tasks.matching import planned
 from tasks.notify import HOOKS
+from tasks.plan import require_ready
 from tasks.report import SFT, SFT_FULL
 
 
@@ -26,6 +27,7 @@ from tasks.report import SFT, SFT_FULL
 def reproduce(study: Study) -> ReportPaths:
     """curate -> finetune -> train the arms -> evaluate -> report."""
     planned(study)
+    require_ready(study)
     side_by_side = lanes(study)
     data = curate(study)
     policy, sft, sft_full = finetune.with_options(task_runner=side_by_side)(study, data)

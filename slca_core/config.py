@@ -625,17 +625,6 @@ class Study(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _an_answer_leaves_room_for_its_prompt(self) -> Study:
-        for name in ("bfcl", "tau2"):
-            settings = getattr(self.evaluation, name)
-            if settings and settings.max_tokens >= self.context:
-                raise ValueError(
-                    f"evaluation.{name}.max_tokens is {settings.max_tokens}, which leaves a prompt no room in the {self.context} "
-                    "tokens that the served policy takes; lower it, or raise evaluation.max_length"
-                )
-        return self
-
-    @model_validator(mode="after")
     def _an_alternate_mocker_is_there(self) -> Study:
         asking = [arm.name for arm in self.arms if arm.mocker == "alternate_mocker"]
         if asking and self.services.alternate_mocker is None:

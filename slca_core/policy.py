@@ -153,6 +153,7 @@ def adopt_chat_format(checkpoint: Path, out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     for file in checkpoint.iterdir():
         if file.name.endswith((".safetensors", ".bin", ".index.json")) and not (out / file.name).exists():
+            (out / file.name).unlink(missing_ok=True)  # A link whose target has moved.
             (out / file.name).symlink_to(file.resolve())
     tokenizer.chat_template = chat.TEMPLATE_PATH.read_text(encoding="utf-8")
     tokenizer.eos_token = chat.END

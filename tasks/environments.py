@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from filelock import FileLock
 from slca_core.benchmarks import bfcl, tau2
 from slca_core.config import REPOSITORY, Study, Tau2Config
 from slca_core.errors import ConfigError
-from slca_core.fingerprint import file_digest, files_digest
+from slca_core.fingerprint import digest, file_digest
 from slca_core.records import not_there
 from tasks.progress import say
 from tasks.workspace import Workspace
@@ -51,12 +52,15 @@ def installed(study: Study, benchmark: str) -> dict[str, str]:
         return {}
     if not config.data_dir.is_dir():
         return {"tau2 data": not_there(config.data_dir)}
-    files = sorted(path for path in (config.data_dir / "tau2" / "domains").rglob("*") if path.is_file())
-    return {"tau2 data": files_digest(files, Workspace(study).inputs.file_digest)}
+    root, of_file = config.data_dir / "tau2", Workspace(study).inputs.file_digest
+    files = sorted(path for part in ("domains", "user_simulator") for path in (root / part).rglob("*") if path.is_file())
+    return {"tau2 data": digest({path.relative_to(root).as_posix(): of_file(path) for path in files})}
 
 
 def _require(environment: Path, target: str, what: str) -> Path:
     """Its interpreter; built if it is not there, and again if its lock has changed."""
+    if (environment / ".complete").exists() and shutil.which("make") is None:
+        return environment / "bin" / "python"
     with FileLock(environment.with_suffix(".lock")):
         if _make("--question", target).returncode:
             say(f"building {environment.name} once: {what}")

@@ -189,6 +189,8 @@ def work_done(record: Record) -> float:
     if record.step == "train":
         return spent_by(record).rollouts
     if record.step == "evaluate":
+        if "toucan_test" not in config:
+            return 0.0  # Of an endpoint, as an earlier version kept it.
         rollouts = facts["items"] * (config["toucan_test"]["samples"] + 1)
         return float(rollouts + facts.get("bfcl_items", 0) + facts.get("tau2_trials", 0))
     if record.step == "floor":

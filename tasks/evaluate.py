@@ -17,6 +17,7 @@ from slca_core.benchmarks import bfcl, tau2
 from slca_core.benchmarks.journal import Journal
 from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.config import Study
+from slca_core.errors import ConfigError
 from slca_core.records import Record, Step
 from slca_core.reporting import bfcl as bfcl_report
 from slca_core.reporting import tau2 as tau2_report
@@ -94,13 +95,27 @@ def benchmarks_step(
         inputs = inputs | installed(study, tau2.NAME)
         code += TAU2_CODE
         roles += ["user", "judge"] if tau2.asks_judge(settings.tau2) else ["user"]
-    if settings.bfcl or settings.tau2:
+    if with_toucan and (settings.bfcl or settings.tau2):
+        require_room(study)
         config["max_length"] = study.context
+    if not of_study:
+        code.append("slca_core.policy")
     if "summariser" in inputs:
         code.append("slca_core.services.two_stage")
     config["services"] = services_identity(study.services, dict.fromkeys(roles))
     kind, placed = ("evaluate", placement(study)) if of_study else ("benchmark", {})
     return Step(step=kind, name=name, config=config, inputs=inputs, code=tuple(code), placement=placed)
+
+
+def require_room(study: Study) -> None:
+    """ConfigError if the longest answer leaves a prompt no room in what a served checkpoint takes: no prompt would fit."""
+    for name in ("bfcl", "tau2"):
+        settings = getattr(study.evaluation, name)
+        if settings and settings.max_tokens >= study.context:
+            raise ConfigError(
+                f"evaluation.{name}.max_tokens is {settings.max_tokens}, which leaves a prompt no room in the {study.context} "
+                "tokens that the served policy takes. Lower it, or raise evaluation.max_length."
+            )
 
 
 @task(name="evaluate", cache_policy=NO_CACHE)

@@ -14,12 +14,14 @@ from slca_core.errors import ConfigError
 from slca_core.fingerprint import file_digest
 from slca_core.records import LOCK, NOT_THERE, Record, Step, Store
 from slca_core.reporting.report import duration
+from slca_core.services.usage import ROLES
 from tasks.curate import curation_step
 from tasks.estimates import NOTHING, Estimate, Estimator
 from tasks.evaluate import evaluation_step
 from tasks.finetune import finetune_step, policy_step
 from tasks.floor import floor_step
 from tasks.report import SFT, SFT_FULL
+from tasks.services import require_keys
 from tasks.tracking import flatten
 from tasks.train import training_step
 from tasks.workspace import Workspace
@@ -159,6 +161,13 @@ class _Planner:
         if kind not in self.finished:
             self.finished[kind] = self.store.records(kind)
         return self.finished[kind]
+
+
+def require_ready(study: Study) -> None:
+    """ConfigError if a key is missing that a step will need which is still to run: now, and not after days of training."""
+    waiting = make_plan(study).to_run
+    roles = [role for one in waiting for role in one.step.config.get("services", {}) if role in ROLES]
+    require_keys(study.services, roles)
 
 
 def record_of(planned: PlannedStep) -> Record:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from slca_core.config import Arm, ServicesConfig, Study
+from slca_core.services.client import find_key
 from slca_core.services.frozen import Serving, identity, serve_frozen
 from slca_core.services.usage import ROLES
 from tasks.progress import say
@@ -18,13 +19,19 @@ EVALUATION = ("mocker", "judge")
 def frozen_services(study: Study) -> AbstractContextManager[Serving]:
     """The services while a stage runs: a stage that is all recorded asks for none, and starts none."""
     workspace = Workspace(study)
-    return serve_frozen(study.services, study.machine, root=workspace.root, logs=workspace.logs, say=say, roles=study_roles(study))
+    return serve_frozen(study.services, study.machine, root=workspace.root, logs=workspace.logs, say=say)
 
 
 def services_identity(services: ServicesConfig, roles: Iterable[str]) -> dict[str, Any]:
     """What of the services in these roles bears on results; without a cache, the same call meets another answer each time."""
     uncached = {} if services.cache else {"cache": False}
     return {role: identity(services.of(role)) for role in roles} | uncached
+
+
+def require_keys(services: ServicesConfig, roles: Iterable[str]) -> None:
+    """ConfigError if the environment lacks the key of a service in one of these roles."""
+    for role in dict.fromkeys(roles):
+        find_key(services.of(role), role.replace("_", " "))
 
 
 def training_identity(study: Study, arm: Arm) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from slca_core.records import Step
 from tasks.curate import curation_step
 from tasks.evaluate import benchmarks_step
 from tasks.finetune import policy_step
-from tasks.plan import Plan, _side_by_side, explain, make_plan, record_of
+from tasks.plan import Plan, _side_by_side, explain, make_plan, record_of, require_ready
 from tasks.workspace import Workspace
 
 # A training's only update: 16 rollouts of 100 tokens and three mocker calls.
@@ -344,7 +344,12 @@ def test_what_bears_on_an_evaluation_is_in_its_identity_and_nothing_else(study_f
 def test_of_an_official_tau2_its_data_and_the_judge_of_its_tasks_bear_on_an_evaluation(study_file, tmp_path):
     domains = tmp_path / "data" / "tau2" / "domains"
     domains.mkdir(parents=True)
-    (domains / "tasks.json").write_text("[]")
+    for name in ("airline", "retail"):
+        (domains / name).mkdir()
+        (domains / name / "tasks.json").write_text("[]")
+    guidelines = tmp_path / "data" / "tau2" / "user_simulator" / "guidelines.md"
+    guidelines.parent.mkdir()
+    guidelines.write_text("Be a customer.")
     official = f"evaluation.tau2={{version: tau2 0.2.1.dev0, python: {sys.executable}, data_dir: {tmp_path / 'data'}}}"
 
     def identity(*more: str) -> str:
@@ -353,8 +358,11 @@ def test_of_an_official_tau2_its_data_and_the_judge_of_its_tasks_bear_on_an_eval
 
     before = identity()
     assert identity("services.judge.temperature=0.5") != before
-    (domains / "tasks.json").write_text("[1]")
-    assert identity() != before
+    (domains / "retail" / "tasks.json").write_text("[1]")
+    changed = identity()
+    assert changed != before
+    guidelines.write_text("Be another customer.")
+    assert identity() not in (before, changed)
 
 
 def test_what_was_asked_of_no_checkpoint_of_a_study_tells_nothing_of_its_times(study_file):
@@ -364,3 +372,30 @@ def test_what_was_asked_of_no_checkpoint_of_a_study_tells_nothing_of_its_times(s
     assert {one.estimate.seconds for one in make_plan(study).steps if one.step.step == "evaluate" and one.state == "to run"} == {
         None
     }
+
+
+@pytest.mark.parametrize("benchmark", ["bfcl", "tau2"])
+def test_an_answer_that_leaves_its_prompt_no_room_is_refused_before_anything_runs(study_file, benchmark):
+    short = ("rl.max_length=512", "rl.response_tokens=100", f"evaluation.{benchmark}={{max_tokens: 512}}")
+    with pytest.raises(ConfigError, match=rf"evaluation\.{benchmark}\.max_tokens is 512, which leaves a prompt no room in the 512"):
+        make_plan(load_study(study_file, short))
+    make_plan(load_study(study_file, (*short, "evaluation.max_length=1024")))
+
+
+def test_a_key_that_some_step_will_need_is_asked_for_before_anything_runs(study_file, monkeypatch):
+    monkeypatch.delenv("USER_KEY", raising=False)
+    user = "services.user={managed: external, url: http://user/v1, model: m, api_key_env: USER_KEY}"
+    require_ready(load_study(study_file, (user,)))  # Nobody asks him.
+    study = load_study(study_file, (user, "evaluation.tau2={domains: [airline]}"))
+    with pytest.raises(ConfigError, match="The key of the user was expected in the environment variable USER_KEY"):
+        require_ready(study)
+    finish(study)
+    require_ready(study)  # Nothing is left to run.
+
+
+def test_an_evaluation_of_an_endpoint_by_an_earlier_version_breaks_no_plan(study_file):
+    study = load_study(study_file)
+    step = next(one.step for one in make_plan(study).steps if one.name == "evaluate slca, seed 1")
+    old = Step(step="evaluate", name="oracle", config={"seed": 1}, placement=step.placement)
+    Workspace(study).store.run(old, lambda folder: ("out", {"bfcl_items": 13, "services": {}}))
+    assert make_plan(study).to_run

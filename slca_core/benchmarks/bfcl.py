@@ -12,9 +12,10 @@ from statistics import fmean
 from typing import Any
 
 from slca_core.benchmarks.toucan import PolicyServer
-from slca_core.benchmarks.worker import Worker
+from slca_core.benchmarks.worker import Worker, proxies
 from slca_core.config import BFCL_SIZES, REPOSITORY, BfclConfig
 from slca_core.results import Trial
+from slca_core.services.process import LOOPBACK
 
 NAME, VERSION = "bfcl_v3", "2025.7.17"
 LABEL = f"BFCL V3: data and graders of bfcl-eval {VERSION}, function-calling mode; the paper's harness had a later release"
@@ -64,6 +65,8 @@ def evaluate(
     }
     # BFCL evaluates what a model wrote: nothing of ours is in its environment.
     env = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": server.key, "BFCL_PROJECT_ROOT": str(folder / "bfcl")}
+    if LOOPBACK not in server.url:
+        env |= proxies()
     lines = worker.run(folder, job, env, on_poll=on_poll)
     return sorted(lines, key=lambda line: (config.categories.index(line["category"]), line["id"]))
 

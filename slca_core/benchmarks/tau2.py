@@ -7,13 +7,12 @@ call that cannot be read is a wrong answer.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from slca_core.benchmarks.toucan import PolicyServer
-from slca_core.benchmarks.worker import Worker
+from slca_core.benchmarks.worker import Worker, proxies
 from slca_core.config import REPOSITORY, TAU2_PACKAGED, ServiceConfig, Tau2Config
 from slca_core.results import Trial
 from slca_core.services.usage import Usage
@@ -22,8 +21,7 @@ NAME = "tau2"
 SCRIPT = Path(__file__).with_name("workers") / "tau2_worker.py"
 ENVIRONMENT = REPOSITORY / ".venv-tau2"
 FLOOR_AGENT = "do_nothing"
-RETRIES = 2  # Of a request to the policy's server.
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
+RETRIES = 2  # Of a request to the policy's server, and of an empty answer of its.
 
 
 def label(config: Tau2Config) -> str:
@@ -114,7 +112,7 @@ def _play(
         **asked,
     }
     # Its import would fetch a price list otherwise.
-    needed = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", **{name: os.environ[name] for name in _PROXIES if name in os.environ}}
+    needed = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", **proxies()}
     if config.data_dir:
         needed["TAU2_DATA_DIR"] = str(config.data_dir.resolve())
     lines = worker.run(folder, job, {**env, **needed}, on_poll=on_poll)

@@ -15,10 +15,18 @@ from typing import Any
 
 from slca_core.errors import ServiceError
 from slca_core.json_lines import keep_lines, read_lines
-from slca_core.services.process import start, stop, tail
+from slca_core.services.process import LOOPBACK, start, stop, tail
 
 # All that a worker sees of our environment, beside what its benchmark needs.
-_INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
+INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "SSL_CERT_FILE")
+
+
+def proxies() -> dict[str, str]:
+    """What it takes to reach an endpoint elsewhere; our own servers are never asked through a proxy."""
+    given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    direct = ",".join(filter(None, (given, LOOPBACK, "localhost")))
+    return {"no_proxy": direct, "NO_PROXY": direct, **{name: os.environ[name] for name in _PROXIES if name in os.environ}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ class Worker:
         """
         out, asked, log = self._lines(folder), folder / f"{self.name}-job.json", folder / f"{self.name}.log"
         asked.write_text(json.dumps({**job, "out": str(out)}))
-        inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         done, read = 0, 0
         process = start([str(self.python), str(self.script), str(asked)], log, {**inherited, **env}, inherit=False)
         try:

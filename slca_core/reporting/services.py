@@ -89,4 +89,5 @@ def sentence(stage: Asked, limit: float) -> str:
     parts.append(f"{stage.unread:,} had an answer of judge or checker that could not be read")
     if stage.left_out:
         parts.append(f"{stage.left_out:.1%} were in a group that left the policy loss for one that failed")
-    return f"{stage.stage.capitalize()}: {'; '.join(parts)}. A step stops above {limit:.0%} of both together."
+    where_from = " on Toucan-Test" if stage.stage == "evaluation" else ""
+    return f"{stage.stage.capitalize()}{where_from}: {'; '.join(parts)}. A step stops above {limit:.0%} of both together."

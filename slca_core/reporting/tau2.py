@@ -80,10 +80,12 @@ def values(items: pd.DataFrame, conditions: Sequence[Condition]) -> dict[str, di
 def _figures(tasks: pd.DataFrame, counted: Sequence[str], highest: int) -> dict[str, float]:
     domains = {str(domain): float(found.mean()) for domain, found in pass_k(tasks, 1).groupby("subset")}
     of_benchmark = _where(tasks, "subset", counted)
+    if not all(domain in domains for domain in counted):
+        # Over the tasks of some domains it would be another figure.
+        return {f"pass_1_{domain}": value for domain, value in domains.items()}
     micro = {k: pass_k(of_benchmark, k) for k in range(1, highest + 1)}
     figures = {f"pass_{k}": float(found.mean()) for k, found in micro.items() if len(found)}
-    if present := [domains[domain] for domain in counted if domain in domains]:
-        figures["pass_1_macro"] = sum(present) / len(present)
+    figures["pass_1_macro"] = sum(domains[domain] for domain in counted) / len(counted)
     return figures | {f"pass_1_{domain}": value for domain, value in domains.items()}
 
 

@@ -19,7 +19,7 @@ from slca_core.config import CpuProfile, GpuProfile, LocalLauncher, ServiceConfi
 from slca_core.fingerprint import code_digest
 from slca_core.judge import parse_rating
 from slca_core.services.cache import AnswerCache
-from slca_core.services.client import ChatClient, Line, Lines, find_key
+from slca_core.services.client import ChatClient, Line, Lines
 from slca_core.services.process import LOOPBACK, free_port, keep_serving, serve
 from slca_core.verdict import parse_verdict
 
@@ -128,7 +128,7 @@ READS: dict[str, Callable[[str], bool]] = {
 
 class Serving:
     """Roles -> URLs of the /v1 roots. What is managed here starts when it is first asked for, by whatever thread, and ends with
-    the block. With the first URL, the keys of all `roles` must be there: not hours later, when one is first asked.
+    the block.
     """
 
     def __init__(
@@ -140,18 +140,13 @@ class Serving:
         root: Path,
         logs: Path,
         say: Callable[[str], None],
-        roles: Iterable[str] = (),
     ) -> None:
-        self.roles = tuple(roles)
         self.services, self.machine, self.root, self.logs, self.say = services, machine, root, logs, say
         self._stack = stack
         self._urls: dict[str, str] = {}
         self._starting = threading.Lock()
 
     def urls(self, roles: Iterable[str]) -> dict[str, str]:
-        """ConfigError if a key is missing."""
-        for role in self.roles:
-            find_key(self.services.of(role), role.replace("_", " "))
         with self._starting:
             return {role: self._url(role) for role in roles}
 
@@ -193,11 +188,10 @@ def serve_frozen(
     root: Path,
     logs: Path,
     say: Callable[[str], None] = lambda _: None,
-    roles: Iterable[str] = (),
 ) -> Iterator[Serving]:
-    """The services until the block ends; `roles` are those that will be asked sooner or later."""
+    """The services until the block ends."""
     with ExitStack() as stack:
-        yield Serving(services, machine, stack, root=root, logs=logs, say=say, roles=roles)
+        yield Serving(services, machine, stack, root=root, logs=logs, say=say)
 
 
 @contextmanager

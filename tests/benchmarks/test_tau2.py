@@ -172,6 +172,16 @@ def test_another_refusal_is_an_error_of_who_gave_it(python, domains, tmp_path, w
     assert (line["success"], line["fault"]) == (False, None)
 
 
+def test_a_customer_who_says_nothing_is_his_own_error_and_no_tasks(python, domains, tmp_path):
+    stage = Stage(domains, "retail", nothing)
+
+    def mute(body: dict[str, Any]) -> Said:
+        return "" if body["model"] == "customer" else stage(body)
+
+    (line,) = play(python, tmp_path / "a", mute, "retail", split="test", limit=1)
+    assert line["error"] == "user: an empty answer"
+
+
 def test_a_call_whose_arguments_are_no_object_is_the_policys_own_fault(python, domains, tmp_path):
     stage = Stage(domains, "retail", lambda *_: [("get_order_details", [1, 2])])
     (line,) = play(python, tmp_path / "a", stage, "retail", split="test", limit=1)

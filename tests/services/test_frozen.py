@@ -13,10 +13,8 @@ from slca_core.config import (
     MockerConfig,
     RayJobLauncher,
     ServicesConfig,
-    UserConfig,
 )
-from slca_core.errors import ConfigError
-from slca_core.services.frozen import Clients, identity, open_cache, serve_frozen
+from slca_core.services.frozen import Clients, identity, open_cache
 
 EXTERNAL = {"managed": "external", "url": "http://a.test/v1", "model": "m"}
 DEPLOYED = {"max_model_len": 1, "max_num_seqs": 1, "gpu_memory": 0.5}
@@ -97,15 +95,3 @@ def test_the_fast_journal_is_for_one_machine(tmp_path, machine, journal):
     assert isinstance(CpuProfile().launcher, LocalLauncher)
     assert open_cache(ServicesConfig(), tmp_path, machine)._journal == journal
     assert open_cache(ServicesConfig(cache=False), tmp_path, machine) is None
-
-
-def test_a_key_that_is_missing_is_found_with_the_first_url_and_not_when_its_service_is_first_asked(tmp_path, monkeypatch):
-    monkeypatch.delenv("USER_KEY", raising=False)
-    user = UserConfig(managed="external", url="http://user/v1", model="m", api_key_env="USER_KEY")
-    judge = JudgeConfig(managed="external", url="http://judge/v1", model="m")
-    services = ServicesConfig(user=user, judge=judge)
-    with serve_frozen(services, CpuProfile(), root=tmp_path, logs=tmp_path, roles=("judge", "user")) as serving:
-        with pytest.raises(ConfigError, match="The key of the user was expected in the environment variable USER_KEY"):
-            serving.urls(("judge",))
-        monkeypatch.setenv("USER_KEY", "sesame")
-        assert serving.urls(("judge",)) == {"judge": "http://judge/v1"}

@@ -31,13 +31,20 @@ from bfcl_eval.utils import is_java, is_js, is_multi_turn, is_relevance_or_irrel
 OVERFLOW = ("context length", "maximum model length", "context_length_exceeded", "context window", "context size")
 
 
+class Unanswered(openai.OpenAIError):
+    """A server that answered with what is no completion."""
+
+
 class Handler(OpenAICompletionsHandler):
     """BFCL's function-calling handler with a limit on the answer."""
 
     max_tokens = 8192
 
     def generate_with_backoff(self, **kwargs):
-        return super().generate_with_backoff(max_tokens=self.max_tokens, **kwargs)
+        response, seconds = super().generate_with_backoff(max_tokens=self.max_tokens, **kwargs)
+        if not response.choices:
+            raise Unanswered(f"an answer without choices: {str(response)[:300]}")
+        return response, seconds
 
 
 def register(model, max_tokens):
@@ -81,12 +88,16 @@ def run(handler, category, ask, grade, answer, scores):
         return line | {"seconds": time.monotonic() - started}
     except openai.OpenAIError as error:
         return line | {"error": f"policy: {type(error).__name__}: {error}", "seconds": time.monotonic() - started}
+    except (OSError, MemoryError):
+        raise  # Of this machine, and no item's own.
     except Exception as error:
         return line | {"error": f"task: {type(error).__name__}: {error}", "seconds": time.monotonic() - started}
     line |= {"seconds": time.monotonic() - started, "result": result}
     line |= {name: total(metadata.get(f"{name}_token_count", 0)) for name in ("input", "output")}
     try:
         line["valid"] = bool(accuracy(handler, category, {"id": ask["id"], "result": result}, grade, answer, scores))
+    except (OSError, MemoryError):
+        raise
     except Exception as error:
         line["error"] = f"task: {type(error).__name__}: {error}"
     return line

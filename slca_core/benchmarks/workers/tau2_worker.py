@@ -8,8 +8,9 @@ to), and agent and user: endpoints of {model, key_env (environment variable with
 api_base, temperature, max_tokens, timeout, num_retries)}. `judge`, such an endpoint or null, is asked where a task is graded by a
 model. `agent: null` measures the floor: the user leaves before the agent has said a word.
 
-The line: domain, id, trial, success, error (null, or who failed, "policy", "user" or "task", and how), fault (null, or what the
-policy did that is no message: "overflow", "empty", "unreadable"), seconds, what agent and user were asked, what the graders said.
+The line: domain, id, trial, success, error (null, or who failed, "policy", "user", "judge" or "task", and how), fault (null, or
+what the policy did that is no message: "overflow", "empty", "unreadable"), seconds, what agent and user were asked, and what the
+graders said.
 """
 
 import importlib.metadata
@@ -63,7 +64,8 @@ class Meter(threading.local):
     """What the trial of this thread asked."""
 
     def reset(self):
-        self.agent, self.user = ({"calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0} for _ in range(2))
+        nothing = {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0}
+        self.agent, self.user, self.judge = nothing, dict(nothing), dict(nothing)
 
 
 METER = Meter()
@@ -85,8 +87,10 @@ def metered(generate, who):
             spent["seconds"] += time.monotonic() - started
         for name in ("prompt_tokens", "completion_tokens"):
             spent[name] += (message.usage or {}).get(name, 0)
-        if who == "agent" and not (message.has_text_content() or message.is_tool_call()):
-            raise OwnFault("empty")
+        if not (message.has_text_content() or message.is_tool_call()):
+            if who == "agent":
+                raise OwnFault("empty")
+            raise Unanswered(f"{who}: an empty answer")
         return message
 
     return ask
@@ -111,6 +115,7 @@ def connect(job):
     llm_agent.generate = metered(llm_agent.generate, "agent")
     user_simulator.generate = metered(user_simulator.generate if job["agent"] else leaves, "user")
     if job["judge"]:
+        evaluator_nl_assertions.generate = metered(evaluator_nl_assertions.generate, "judge")
         evaluator_nl_assertions.DEFAULT_LLM_NL_ASSERTIONS = f"openai/{job['judge']['model']}"
         evaluator_nl_assertions.DEFAULT_LLM_NL_ASSERTIONS_ARGS = arguments(job["judge"])
 
@@ -149,24 +154,32 @@ def play(job, domain, task, trial, seed):
         elif line["termination"] == "context_window_exceeded":
             line["fault"] = "overflow"
         else:
-            line["error"] = f"task: the conversation ended by {line['termination']}"
+            who = "user" if line["termination"] == "user_error" else "task"
+            line["error"] = f"{who}: the conversation ended by {line['termination']}"
     except OwnFault as fault:
         line["fault"] = str(fault)
     except Unanswered as error:
         line["error"] = str(error)
+    except (OSError, MemoryError):
+        raise  # Of this machine, and no task's own.
     except Exception as error:
-        line["error"] = f"task: {type(error).__name__}: {error}"
+        who = "judge" if METER.judge["calls"] and isinstance(error, json.JSONDecodeError) else "task"
+        line["error"] = f"{who}: {type(error).__name__}: {error}"
     return line | {"seconds": time.monotonic() - started, "agent": METER.agent, "user": METER.user}
 
 
 def evaluation(task, judge):
-    """All of the task's graders; those that ask a model where one is there."""
+    """All of the task's graders, those that ask a model among them."""
+    if not asks_model(task):
+        return EvaluationType.ALL
+    if judge is None:
+        raise LookupError("it is graded by a model too, which the floor does not ask")
+    return EvaluationType.ALL_WITH_NL_ASSERTIONS
+
+
+def asks_model(task):
     basis = task.evaluation_criteria.reward_basis if task.evaluation_criteria else ()
-    if any(part.value == "NL_ASSERTION" for part in basis):
-        if judge is None:
-            raise LookupError("this task is graded by a model too, and none was given")
-        return EvaluationType.ALL_WITH_NL_ASSERTIONS
-    return EvaluationType.ALL
+    return any(part.value == "NL_ASSERTION" for part in basis)
 
 
 def trial_seeds(seed, trials):
@@ -192,6 +205,8 @@ def main():
         for task in load_tasks(domain, None if domain == "mock" else job["split"])[: job["limit"]]
         if (domain, task.id, trial) not in done
     ]
+    if job["agent"] and job["judge"] is None and (graded := sorted({one[0] for one in wanted if asks_model(one[1])})):
+        sys.exit(f"tasks of {', '.join(graded)} are graded by a model too: services.judge must be one, and no stand-in.")
     with open(job["out"], "a") as out, ThreadPoolExecutor(job["threads"]) as pool:
 
         def work(one):
