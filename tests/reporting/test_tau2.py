@@ -144,3 +144,8 @@ def test_rows_in_another_order_make_the_same_table():
     items = table_of(played("retail", random_tasks(1)) + played("airline", random_tasks(2)))
     again: pd.DataFrame = items.sample(frac=1, random_state=0)
     assert tau2.section(again, [SLCA], backbone=None) == tau2.section(items, [SLCA], backbone=None)
+
+
+def test_where_a_domain_has_no_graded_trial_there_is_no_figure_over_all_and_each_other_has_its_own():
+    items = table_of(played("airline", {"a": "1", "b": "0"}) + played("retail", {"c": "e"}))
+    assert tau2.values(items, [SLCA])["slca"] == {"pass_1_airline": {1: 0.5}}
