@@ -107,8 +107,10 @@ def test_the_gold_agent_solves_all_and_who_does_nothing_what_the_floor_says(pyth
     assert successes(solved) == (20, 20)
     idle = play(python, tmp_path / "idle", Stage(domains, "airline", nothing), "airline", split="test")
     assert successes(idle) == (6, 20)
-    floor = tau2.measure_floor(Tau2Config(domains=("airline",), split="test"), tmp_path, python=python)
-    assert [(line["id"], line["success"]) for line in floor] == [(line["id"], line["success"]) for line in idle]
+    floor = tau2.measure_floor(Tau2Config(domains=("airline",), split="test", limit=6), tmp_path, python=python)
+    known = {line["id"]: line["success"] for line in idle}
+    assert {line["id"]: line["success"] for line in floor}.items() <= known.items()
+    assert successes(floor) == (2, 6)
 
 
 def test_figures_are_those_of_tau2s_own_command_on_the_same_tasks(python, domains, tmp_path):
