@@ -31,7 +31,7 @@ def services_identity(services: ServicesConfig, roles: Iterable[str]) -> dict[st
 def require_keys(services: ServicesConfig, roles: Iterable[str]) -> None:
     """ConfigError if the environment lacks the key of a service in one of these roles."""
     for role in dict.fromkeys(roles):
-        find_key(services.of(role), role.replace("_", " "))
+        find_key(services.of(role).api_key_env, role.replace("_", " "))
 
 
 def training_identity(study: Study, arm: Arm) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from slca_core.benchmarks.journal import Journal
 from slca_core.benchmarks.toucan import PolicyServer
-from slca_core.config import ServiceConfig, Study
+from slca_core.config import Study
 from slca_core.errors import ConfigError
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.policy import adopt_chat_format, require_checkpoint
@@ -48,7 +48,7 @@ def evaluate_endpoint(study: Study, url: str, model: str, seed: int, key_env: st
         )
     if "_" in model and study.evaluation.bfcl:
         raise ConfigError(f'A model name without "_" was expected, found {model!r}: BFCL takes it for "/". Serve it under another.')
-    find_key(ServiceConfig(model=model, temperature=0, max_tokens=1, api_key_env=key_env), "endpoint")
+    find_key(key_env, "endpoint")
     server = PolicyServer(url.rstrip("/").removesuffix("/v1"), model, key_env)
     inputs = {"endpoint": server.url, "model": model}
     step = benchmarks_step(study, _folder_name(model), seed, inputs, with_toucan=False, of_study=False)

@@ -42,9 +42,8 @@ class _Failure:
         return self.fault == "connection" and time.monotonic() < ends
 
 
-def find_key(config: ServiceConfig, name: str) -> str | None:
-    """The service's key, if it has one; ConfigError if the environment lacks it."""
-    variable = config.api_key_env
+def find_key(variable: str | None, name: str) -> str | None:
+    """The key of what is called `name` in an environment variable, if it has one; ConfigError if the environment lacks it."""
     if variable is None:
         return None
     if not (key := os.environ.get(variable)):
@@ -76,7 +75,7 @@ class ChatClient:
 
     def __post_init__(self) -> None:
         self.name = self.role.replace("_", " ")
-        self._key = self._find_key()
+        self._key = None if self.offline else find_key(self.config.api_key_env, self.name)
         self._http = HttpxAiohttpClient(
             base_url=self.url,
             # A request as a whole is timed below.
@@ -113,9 +112,6 @@ class ChatClient:
 
     async def close(self) -> None:
         await self._http.aclose()
-
-    def _find_key(self) -> str | None:
-        return None if self.offline else find_key(self.config, self.name)
 
     async def _fetch_and_keep(self, question: Question, usage: Usage) -> str:
         """Whoever asks the same meanwhile waits for this answer."""
