@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from flows import cli_core
+from flows.interruption import ending_at_signals
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, SlcaError
 from tasks.workspace import Workspace, quiet_environment
@@ -59,7 +60,7 @@ def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str
     from tasks.prefect_server import private_server
 
     # Both take seconds, one of them another process's.
-    importing = threading.Thread(target=importlib.import_module, args=("flows.reproduce",))
+    importing = threading.Thread(target=importlib.import_module, args=("flows.reproduce",), daemon=True)
     importing.start()
     with private_server(study.root):
         importing.join()
@@ -198,12 +199,17 @@ def doctor(root: Annotated[Path, typer.Option(help="the state folder of your stu
         raise SystemExit(2)
 
 
+def _warn(sentence: str) -> None:
+    errors.print(f"[red]slca:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+
+
 def main() -> None:
-    """Entry point: what the user can mend is one sentence and exit code 2, no traceback."""
+    """Entry point: what the user can mend is one sentence and exit code 2; so is a signal, with its own code. No tracebacks."""
     try:
-        app()
+        with ending_at_signals(_warn):
+            app()
     except SlcaError as error:
-        errors.print(f"[red]slca:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        _warn(str(error))
         raise SystemExit(2) from None
 
 

@@ -15,6 +15,7 @@ from slca_core.curation.pipeline import read_split
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.policy import adopt_chat_format, create_policy, require_checkpoint
 from slca_core.records import Record, Step, not_there
+from slca_core.trainer import loopback
 from slca_core.trainer.arguments import sft_arguments, sft_launch
 from slca_core.trainer.datasets import with_demonstration, write_sft_rows
 from slca_core.trainer.launch import environment, python_for, run_module
@@ -126,7 +127,7 @@ def _finetune(
 
 
 def _run(study: Study, title: str, argv: list[str], log: Path, accumulation: int) -> list[dict[str, float]]:
-    env = environment(study.root)
+    env = environment(study.root) | loopback.ENVIRONMENT
     if isinstance(study.machine, CpuProfile):
         env["OMP_NUM_THREADS"] = str(study.machine.threads)
     with bar(title) as update:

@@ -16,7 +16,8 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
-from slca_core.services.process import LOOPBACK, free_port, serve
+from slca_core.services.process import LOOPBACK, free_port, keep_serving
+from tasks.progress import say
 
 _PRIVATE = "SLCA_PRIVATE_PREFECT"
 _DRAIN_S = 10
@@ -38,7 +39,19 @@ def private_server(root: Path) -> Iterator[None]:
     ]
     log = root.resolve() / "logs" / f"prefect-{os.getpid()}.log"
     with (
-        serve("Prefect server", argv, port=port, log=log, health="/api/health", env=_ENVIRONMENT, timeout_s=180) as url,
+        # Its state is in the database: one that is killed goes on where it was, and whoever asks meanwhile asks again.
+        keep_serving(
+            "Prefect server",
+            argv,
+            port=port,
+            log=log,
+            say=say,
+            health="/api/health",
+            env=_ENVIRONMENT,
+            timeout_s=180,
+            restarts=10,
+            of_run=True,
+        ) as url,
         temporary_settings({PREFECT_API_URL: f"{url}/api"}),
     ):
         os.environ[_PRIVATE] = "1"

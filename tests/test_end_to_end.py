@@ -22,6 +22,7 @@ from slca_core.segments import split_segments
 from tasks.plan import make_plan
 from tasks.rescore import rescore_study
 from tests.chaos import kills, outcome
+from tests.network import AGENT, INTRUDED, Watch
 from tests.smallest import SMALLEST
 from tests.waiting import wait_until
 
@@ -46,10 +47,16 @@ def study(tmp_path_factory) -> Study:
 
 
 @pytest.fixture(scope="module")
-def report(study, prefect_server) -> dict:
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture(scope="module")
+def report(study, watch, prefect_server) -> dict:
     from flows.reproduce import reproduce
 
-    return json.loads(reproduce(study).json.read_text())
+    with watch:
+        return json.loads(reproduce(study).json.read_text())
 
 
 def first_line(study: Study, arm: str) -> dict:
@@ -64,6 +71,30 @@ def first_update(study: Study, arm: str) -> pd.DataFrame:
 
 def test_the_report_has_a_row_for_each_condition(report):
     assert [row["name"] for row in report["rows"]] == ["sft", "sft_full", "grpo", "slca", "wo_slca"]
+
+
+def test_all_that_a_run_opens_listens_on_loopback_alone(report, watch):
+    assert {ip for _, ip in watch.seen} <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+    assert not watch.reached
+    # What is looked for was there: SFT's store, the stand-ins, Ray, its workers, and the server of an evaluation.
+    commands = " ".join(command for command, _ in watch.seen)
+    for part in ("run_sft", "services.standins", "gcs_server", "raylet", AGENT, "ray::CpuPolicyActor", "openai.api_server"):
+        assert part in commands, part
+
+
+def test_a_stranger_on_the_machine_is_refused_by_ray(report, watch):
+    # The agent's other HTTP server has metrics, and takes no job of anybody's.
+    assert 401 in watch.jobs
+    assert set(watch.jobs) <= {401, 405}
+    assert not INTRUDED.exists()
+    assert "Unauthenticated" in watch.nodes or "AuthenticationError" in watch.nodes
+
+
+def test_the_token_of_a_runs_ray_is_in_no_argument_record_or_log(report, watch, study):
+    assert len(watch.tokens) == 2, "one a training"
+    assert not watch.leaked
+    written = b"".join(path.read_bytes() for path in study.root.rglob("*") if path.is_file())
+    assert not any(token.encode() in written for token in watch.tokens)
 
 
 def test_wo_slca_shares_the_run_of_grpo(report, study):

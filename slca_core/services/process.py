@@ -23,6 +23,8 @@ LOOPBACK = "127.0.0.1"
 _running: set[subprocess.Popen[bytes]] = set()
 # What has been, or is being, ended from here; who watches over it lets it end.
 _stopped: WeakSet[subprocess.Popen[bytes]] = WeakSet()
+# Servers of the whole run, not of a step.
+_of_run: WeakSet[subprocess.Popen[bytes]] = WeakSet()
 
 
 def free_port() -> int:
@@ -88,13 +90,15 @@ def keep_serving(
     restarts: int = 3,
     silent_s: float = 60,
     poll_s: float = 1.0,
+    of_run: bool = False,
 ) -> Iterator[str]:
     """As `serve`, and the server is started again if it ends or does not answer `health` for `silent_s`; `restarts` times at most.
 
-    The log of each attempt stays, under the number of the attempt. `say` hears of every restart, and of giving up.
+    The log of each attempt stays, under the number of the attempt. `say` hears of every restart, and of giving up. A server
+    `of_run` is left by `stop_all`.
     """
     url = f"http://{LOOPBACK}:{port}"
-    process = start(argv, log, env or {})
+    process = start(argv, log, env or {}, of_run=of_run)
     ended = threading.Event()
 
     def watch() -> None:
@@ -109,7 +113,7 @@ def keep_serving(
                 say(f"the {name} {why}; it was started {restarts + 1} times and is left alone")
                 return
             say(f"the {name} {why}; it is started again")
-            process = start(argv, log, env or {})
+            process = start(argv, log, env or {}, of_run=of_run)
             with suppress(ServiceError):  # That it does not come up, the next look at it finds.
                 _wait_until_healthy(name, process, url + health, log, timeout_s, ended)
 
@@ -140,11 +144,14 @@ def _wait_until_down(process: subprocess.Popen[bytes], url: str, ended: threadin
     return ""
 
 
-def start(argv: Sequence[str], log: Path, env: Mapping[str, str], *, inherit: bool = True) -> subprocess.Popen[bytes]:
+def start(
+    argv: Sequence[str], log: Path, env: Mapping[str, str], *, inherit: bool = True, of_run: bool = False
+) -> subprocess.Popen[bytes]:
     """Starts `argv` in a process group of its own, tethered to this process, its output in `log`.
 
     Args:
         inherit: False gives it `env` and nothing else of this process's environment.
+        of_run: the whole run needs it; `stop_all` leaves it.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **env} if inherit else dict(env)
@@ -159,6 +166,8 @@ def start(argv: Sequence[str], log: Path, env: Mapping[str, str], *, inherit: bo
             env=environment,
         )
     _running.add(process)
+    if of_run:
+        _of_run.add(process)
     return process
 
 
@@ -192,23 +201,43 @@ def _wait_until_healthy(
 def stop(process: subprocess.Popen[bytes], grace_s: float = 10) -> None:
     """Ends the process and what it started: SIGTERM to its group, SIGKILL after `grace_s`."""
     _stopped.add(process)
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, sign)
-        except ProcessLookupError:
-            break
-        try:
-            process.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            continue
+    _signal_group(process, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(grace_s)
+    _signal_group(process, signal.SIGKILL)
     process.wait()
     _running.discard(process)
 
 
-def stop_all() -> None:
-    """Ends every process that `start` started and nothing has stopped yet; whoever waits for one sees it end."""
+def stop_all(grace_s: float = 3) -> None:
+    """End, side by side, every process that a step has started; whoever waits for one sees it end.
+
+    A server that the whole run needs (`start` with `of_run`) goes on, so that the run can still say how it ended.
+    """
+    processes = [process for process in _running if process not in _of_run]
+    _stopped.update(processes)
+    for process in processes:
+        _signal_group(process, signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    for process in processes:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, deadline - time.monotonic()))
+    for process in processes:
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
+        _running.discard(process)
+
+
+def kill_all() -> None:
+    """Kill every process that `start` has started, at once."""
+    _stopped.update(_running)
     for process in list(_running):
-        stop(process)
+        _signal_group(process, signal.SIGKILL)
+
+
+def _signal_group(process: subprocess.Popen[bytes], sign: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, sign)
 
 
 def tail(log: Path, lines: int = 15) -> str:

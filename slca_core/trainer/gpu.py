@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from openrlhf.trainer.ray import ppo_actor, vllm_engine
 
+from slca_core.trainer.loopback import keep_stores_on_loopback
 from slca_core.trainer.sampling import IndexedRollouts
 from slca_core.trainer.shuffling import SeededUpdates
 from slca_core.trainer.trainer import plain
+
+keep_stores_on_loopback()
 
 
 class RolloutActor(IndexedRollouts, plain(vllm_engine.RolloutRayActor)):

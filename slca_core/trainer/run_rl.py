@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 from slca_core.config import REPOSITORY, CpuProfile, GpuProfile, LocalLauncher
+from slca_core.services.process import LOOPBACK
+from slca_core.trainer import loopback
 from slca_core.trainer.arguments import rl_arguments
 from slca_core.trainer.launch import DECLARED
 from slca_core.trainer.spec import SPEC_VARIABLE, TrainSpec, load_spec
@@ -23,6 +25,10 @@ def main() -> None:
     cpu = isinstance(spec.machine, CpuProfile)
     if cpu:
         environment |= _cpu_environment(spec)
+        if isinstance(spec.machine.launcher, LocalLauncher):
+            environment |= loopback.ENVIRONMENT
+            # Not in the runtime environment, which Ray writes into argument lists.
+            os.environ.update(loopback.ray_environment())
     os.environ.update(environment)
     _start_ray(spec, environment)
     if cpu:
@@ -60,7 +66,7 @@ def _start_ray(spec: TrainSpec, environment: dict[str, str]) -> None:
             _system_config={"enable_worker_prestart": False, "prestart_worker_first_driver": False},
             object_store_memory=300 * 2**20,
             runtime_env=runtime_env,
-            _node_ip_address="127.0.0.1",
+            _node_ip_address=LOOPBACK,
         )
 
 

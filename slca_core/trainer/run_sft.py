@@ -11,11 +11,13 @@ import runpy
 import torch
 
 from slca_core.services.process import LOOPBACK, free_port
+from slca_core.trainer import loopback
 
 
 def main() -> None:
     if not torch.cuda.is_available():
         _adapt_to_cpu()
+    loopback.keep_stores_on_loopback()
     os.environ.setdefault("MASTER_ADDR", LOOPBACK)
     os.environ.setdefault("MASTER_PORT", str(free_port()))
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0")):

@@ -12,6 +12,7 @@ from pathlib import Path
 from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.config import CpuProfile, GpuProfile, ServiceConfig
 from slca_core.services.process import LOOPBACK, free_port, serve
+from slca_core.trainer import loopback
 from slca_core.trainer.arguments import service_arguments
 from slca_core.trainer.launch import environment, python_for
 
@@ -76,7 +77,7 @@ def _on_cpu() -> list[str]:
 
 
 def _environment(machine: CpuProfile | GpuProfile, root: Path) -> dict[str, str]:
-    env = environment(root)
+    env = environment(root) | loopback.ENVIRONMENT
     if isinstance(machine, CpuProfile):
         from slca_core.trainer.cpu.device import ENVIRONMENT
 

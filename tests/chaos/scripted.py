@@ -1,4 +1,4 @@
-"""The flow with scripted training and a scripted policy server; all else, down to MLflow, is real.
+"""`slca run` with scripted training and a scripted policy server; all else, down to MLflow, is real.
 
 python -m tests.chaos.scripted STUDY
 """
@@ -30,9 +30,9 @@ def served(_checkpoint: Path, name: str, *_: object, log: Path, **__: object):
 
 
 def main() -> None:
-    study = load_study(Path(sys.argv[1]))
-    os.environ.update(quiet_environment(study.root))
-    from flows.reproduce import reproduce
+    # Prefect and MLflow settle where their state lies when they are imported.
+    os.environ.update(quiet_environment(load_study(Path(sys.argv[1])).root))
+    from flows import cli
     from slca_core.trainer import launchers
     from tasks import evaluate, finetune
 
@@ -40,7 +40,8 @@ def main() -> None:
         module.run_module = run_scripted
         module.python_for = lambda *_: sys.executable
     evaluate.served = served
-    reproduce(study)
+    sys.argv[1:1] = ["run"]
+    cli.main()
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ FAKES = {
     """,
     "srun": 'while [[ $1 == --* ]]; do shift; done; exec "$@"',
     "scontrol": "echo n1",
-    "ray": 'echo "$@" >> "$SLURM_FAKE/ray"',
+    "ray": 'echo "$@" >> "$SLURM_FAKE/ray"; echo "$RAY_AUTH_MODE $RAY_AUTH_TOKEN" >> "$SLURM_FAKE/tokens"',
 }
 
 
@@ -94,6 +94,16 @@ def test_on_one_node_the_script_runs_as_it_stands(make_spec, slurm, job):
     assert "Zen of Python" in job.log.read_text()
     (started,) = [line for line in (slurm / "ray").read_text().splitlines() if line.startswith("start")]
     assert re.fullmatch(r"start --head --block --node-ip-address=\S+ --port=6379 --num-cpus=8 --num-gpus=4", started)
+
+
+def test_ray_of_a_job_asks_for_a_token_that_the_script_does_not_hold(make_spec, slurm, job):
+    spec = make_spec(machine={"kind": "cpu", "launcher": LAUNCHER | {"setup": []}}).model_copy(update={"folder": job.folder})
+    script = batch_script(spec, NAME, "this", [], env={}, log=job.log)
+    run(job, script.replace(f"export PATH={Path(sys.executable).parent}:$PATH", ""))
+    (mode_and_token,) = set((slurm / "tokens").read_text().splitlines())
+    mode, token = mode_and_token.split()
+    assert (mode, len(token)) == ("token", 64)
+    assert token not in job.script.read_text() + job.log.read_text() + (slurm / "ray").read_text()
 
 
 def test_a_job_is_submitted_once_and_says_how_to_stop_it(slurm, job):

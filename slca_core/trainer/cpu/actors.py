@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 
 from slca_core.trainer.cpu import device
+from slca_core.trainer.loopback import keep_stores_on_loopback
 
 device.answer_cuda_calls()
+keep_stores_on_loopback()
 
 from openrlhf.trainer.ray import launcher, ppo_actor, vllm_engine  # noqa: E402
 from openrlhf.trainer.ray.vllm_worker_wrap import WorkerWrap  # noqa: E402
