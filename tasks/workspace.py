@@ -45,6 +45,8 @@ def quiet_environment(root: Path) -> dict[str, str]:
         "PREFECT_LOGGING_LEVEL": "WARNING",
         # A failed task or flow raises, and the command line says why in a sentence; tracebacks stay in Prefect's own log.
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+        # Its pages lack an event when its server was away; that the server was, is said.
+        "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
         "MLFLOW_LOGGING_LEVEL": "WARNING",
         "MLFLOW_TRACKING_URI": f"sqlite:///{root / 'mlflow.db'}",
         "HF_HOME": str(root / "cache" / "huggingface"),

@@ -6,6 +6,7 @@ python -m tests.chaos.scripted STUDY
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,8 @@ def main() -> None:
         module.run_module = run_scripted
         module.python_for = lambda *_: sys.executable
     evaluate.served = served
+    # A background job of a shell, as these tests may be, ignores it and lets its children ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv[1:1] = ["run"]
     cli.main()
 
