@@ -16,6 +16,7 @@ from slca_core.reporting.report import duration
 from tasks.commands import commands
 from tasks.matching import planned as planned_certificate
 from tasks.plan import Plan, PlannedStep, explain, make_plan
+from tasks.services import addresses, missing_keys
 from tasks.status import progress
 from tasks.workspace import Workspace
 
@@ -35,6 +36,8 @@ def show(study: Study, *, step: str | None, with_commands: bool) -> None:
     console.print(_table(plan))
     for line in cost_lines(plan):
         console.print(line, highlight=False, soft_wrap=True)
+    for line in (*addresses(study), *(f"missing  {lacking}" for lacking in missing_keys(study))):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     certificate = planned_certificate(study)
     if certificate.matched:
         console.print(f"arms     matched: they differ in what they declare only, {len(certificate.same)} settings are alike")

@@ -20,12 +20,14 @@ from tasks.matching import planned
 from tasks.notify import HOOKS
 from tasks.plan import require_ready
 from tasks.report import SFT, SFT_FULL
+from tasks.secrets import at_hand, refuse_overrides
 
 
 @flow(name="reproduce", **HOOKS)
 @published
 def reproduce(study: Study) -> ReportPaths:
     """curate -> finetune -> train the arms -> evaluate -> report."""
+    at_hand(study)
     planned(study)
     require_ready(study)
     side_by_side = lanes(study)
@@ -40,4 +42,5 @@ def reproduce(study: Study) -> ReportPaths:
 @flow(name="reproduce-file", **HOOKS)
 def reproduce_file(study_file: str = "configs/studies/smoke.yaml", overrides: tuple[str, ...] = ()) -> ReportPaths:
     """The same for a study by file name, as deployments name it."""
+    refuse_overrides(lambda some: load_study(Path(study_file), some), tuple(overrides))
     return reproduce(load_study(Path(study_file), tuple(overrides)))

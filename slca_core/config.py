@@ -7,14 +7,28 @@ named, and every error is listed at once. The defaults of `RlConfig` and `SftCon
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
+from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
+from slca_core import secrets
 from slca_core.errors import ConfigError
 from slca_core.estimators import ESTIMATORS, Estimator
 
@@ -46,9 +60,89 @@ def _as_in_study_files(name: str, _: Any) -> str:
 
 
 class Frozen(BaseModel):
+    """Values that never change; an error names no value, since it may be a secret, and `~` in a path is the home folder."""
+
     model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=(), field_title_generator=_as_in_study_files
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        field_title_generator=_as_in_study_files,
+        hide_input_in_errors=True,
     )
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _home_is_expanded(cls, value: Any) -> Any:
+        if isinstance(value, tuple) and any(isinstance(part, Path) for part in value):
+            return tuple(at_home(part) for part in value)
+        return at_home(value) if isinstance(value, Path) else value
+
+
+def at_home(path: Path) -> Path:
+    """`path` with `~` expanded; ValueError if there is no such user."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ValueError(f"the home folder in {path} was expected to be somebody's, there is no such user") from None
+
+
+def checked_url(url: str) -> str:
+    """A server's address that can be one; user and password stand in it by reference only.
+
+    Raises:
+        ValueError: scheme, host or port are none, or it has a query or a fragment.
+    """
+    if secrets.references(secrets.require_well_formed(url)) and url.startswith("${"):
+        return url  # All of it is kept elsewhere, and is checked where it is used.
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", url):
+        raise ValueError("http:// or https:// with a host was expected, e.g. http://JUDGE:8016/v1")
+    login, at, host = parts.netloc.rpartition("@")
+    if at and not secrets.references(login):
+        raise ValueError(f"user and password were expected by reference, e.g. https://${{env:USER}}:${{env:PASSWORD}}@{host}")
+    try:
+        port = urlsplit(f"//{host}").port
+    except ValueError:
+        port = 0
+    if port == 0 or host.endswith(":"):
+        raise ValueError(f"a port from 1 to 65535 was expected behind the host, found {host!r}")
+    if parts.query or parts.fragment:
+        raise ValueError("an address without a query (?) and a fragment (#) was expected: paths are added to it")
+    return url
+
+
+def _as_reference(text: str | None) -> str | None:
+    """How records and Prefect see a private text: what is given directly by a reference that only this run can follow."""
+    return str(secrets.reference_to(text)) if text and not secrets.references(text) else text
+
+
+def api_url(url: str) -> str:
+    """The address of an OpenAI-compatible API as it is asked: a path is kept as it is given, a bare host gets /v1."""
+    url = checked_url(url).rstrip("/")
+    return url if url.startswith("${") or urlsplit(url).path else f"{url}/v1"
+
+
+ServerUrl = Annotated[str, AfterValidator(checked_url)]
+ApiUrl = Annotated[str, AfterValidator(api_url)]
+Private = Annotated[str, AfterValidator(secrets.require_well_formed)]
+# Of a form, whose server keeps what it is given.
+BY_REFERENCE: dict[str, Any] = {"pattern": r"\$\{(env|secret):[^{}]+\}"}
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+LearningRate = Annotated[float, Field(gt=0, le=1)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
+# Those of transformers that need nothing beyond what OpenRLHF gives them.
+Scheduler = Literal[
+    "constant",
+    "constant_with_warmup",
+    "linear",
+    "cosine",
+    "cosine_with_restarts",
+    "cosine_with_min_lr",
+    "cosine_warmup_with_min_lr",
+    "polynomial",
+    "inverse_sqrt",
+]
 
 
 class Arm(Frozen):
@@ -70,8 +164,8 @@ class Arm(Frozen):
         "own",
         description="who writes the closing summary in evaluation: the policy, or, after it as planner, the SFT checkpoint",
     )
-    lambda_tool: float = 1.0
-    lambda_sum: float = 1.0
+    lambda_tool: float = Field(1.0, ge=0)
+    lambda_sum: float = Field(1.0, ge=0)
     rl: dict[str, Any] = Field(
         default_factory=dict, description="settings of the study's `rl` that this arm has otherwise; needs `allow_unmatched`"
     )
@@ -126,10 +220,25 @@ def load_arm(value: Any) -> Any:
     return {"name": value, **_read_mapping(path)}
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML with the floats of its version 1.2: 1e-2 is a number, which PyYAML takes for a text."""
+
+
+_Loader.yaml_implicit_resolvers = {key: list(resolvers) for key, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+"), list("-+.0123456789")
+)
+
+
+def read_yaml(text: str) -> Any:
+    """What a study file, or the value of an override, says."""
+    return yaml.load(text, _Loader)
+
+
 def _read_mapping(path: Path) -> dict[str, Any]:
     """ValueError, as a validator may raise it, if the file holds anything else."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = read_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
@@ -171,12 +280,12 @@ class ScratchPolicy(Frozen):
     """A Qwen3-architecture model from a random start. Heads of size 32 or 64: vLLM's CPU attention has no other."""
 
     vocab_size: int = Field(1280, ge=400)
-    hidden_size: int = 128
-    intermediate_size: int = 384
-    layers: int = 3
-    heads: int = 4
-    initializer_range: float = 0.08
-    seed: int = 1
+    hidden_size: int = Field(128, ge=32)
+    intermediate_size: int = Field(384, ge=1)
+    layers: int = Field(3, ge=1)
+    heads: int = Field(4, ge=1)
+    initializer_range: float = Field(0.08, gt=0, le=1)
+    seed: Seed = 1
 
     @model_validator(mode="after")
     def _head_size_runs_on_cpu(self) -> ScratchPolicy:
@@ -202,17 +311,17 @@ class PolicyConfig(Frozen):
 class SftConfig(Frozen):
     """Table 6, SFT column."""
 
-    learning_rate: float = 5e-6
+    learning_rate: LearningRate = 5e-6
     epochs: int = Field(2, ge=1)
     full_epochs: int = Field(1, ge=1, description="of the data-equivalent run on the SFT and RL splits")
-    batch_size: int = 32
-    micro_batch_size: int = 1
-    max_length: int = 16384
-    warmup_ratio: float = 0.1
-    scheduler: str = "cosine_with_min_lr"
-    min_lr_ratio: float = 0.0
-    betas: tuple[float, float] = (0.9, 0.999)
-    seed: int = Field(1, description="of SFT alone: all seeds of the study start from one SFT checkpoint")
+    batch_size: int = Field(32, ge=1)
+    micro_batch_size: int = Field(1, ge=1)
+    max_length: int = Field(16384, ge=1)
+    warmup_ratio: float = Field(0.1, ge=0, le=1)
+    scheduler: Scheduler = "cosine_with_min_lr"
+    min_lr_ratio: float = Field(0.0, ge=0, le=1)
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
+    seed: Seed = Field(1, description="of SFT alone: all seeds of the study start from one SFT checkpoint")
 
 
 class RlConfig(Frozen):
@@ -222,19 +331,19 @@ class RlConfig(Frozen):
     group_size: int = Field(16, ge=2)
     updates: int = Field(248, ge=1)
     minibatch_prompts: int = Field(32, ge=1)
-    micro_batch_size: int = 1
-    learning_rate: float = 1e-6
-    scheduler: str = "constant"
-    warmup_ratio: float = 0.0
-    betas: tuple[float, float] = (0.9, 0.999)
-    kl_coef: float = 0.001
-    clip: float = 0.2
-    dual_clip: float = 3.0
-    temperature: float = 1.0
+    micro_batch_size: int = Field(1, ge=1)
+    learning_rate: LearningRate = 1e-6
+    scheduler: Scheduler = "constant"
+    warmup_ratio: float = Field(0.0, ge=0, le=1)
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
+    kl_coef: float = Field(0.001, ge=0)
+    clip: float = Field(0.2, gt=0, le=1)
+    dual_clip: float = Field(3.0, gt=1)
+    temperature: float = Field(1.0, gt=0, description="of rollouts; at 0 those of a group would be one and the same")
     max_turns: int = Field(10, ge=1)
     turn_tokens: int = Field(8192, ge=1)
     response_tokens: int = Field(8192, ge=1, description="all tokens after the prompt, observations included")
-    max_length: int = 24576
+    max_length: int = Field(24576, ge=1)
     observation_tokens: int = Field(2048, ge=8, description="a longer tool response is cut in the middle")
     omission_penalty: float = Field(-0.5, lt=0)
     malformed_call: Literal["continue", "end"] = "continue"
@@ -256,7 +365,7 @@ class RlConfig(Frozen):
     )
     hierr_semantics: Literal["paper", "release"] = "paper"
     hierr_matching: Literal["greedy", "optimal"] = "greedy"
-    eps: float = 1e-6
+    eps: float = Field(1e-6, gt=0, le=1)
     checkpoint_every: int = Field(10, ge=1)
 
     @model_validator(mode="after")
@@ -277,7 +386,9 @@ class Deployment(Frozen):
 
     checkpoint: str
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
-    devices: tuple[int, ...] = Field((), description="GPUs of the flow's host it may use, for `managed: vllm`; all of them if none")
+    devices: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (), description="GPUs of the flow's host it may use, for `managed: vllm`; all of them if none"
+    )
     tensor_parallel: int = Field(8, ge=1)
     expert_parallel: bool = False
     max_model_len: int = Field(ge=1)
@@ -287,6 +398,31 @@ class Deployment(Frozen):
     chunked_prefill: bool = False
     async_scheduling: bool = False
 
+    @field_validator("checkpoint")
+    @classmethod
+    def _a_folder_may_be_at_home(cls, value: str) -> str:
+        return str(at_home(Path(value))) if value.startswith("~") else value
+
+    @field_validator("devices")
+    @classmethod
+    def _devices_differ(cls, devices: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(devices)) < len(devices):
+            raise ValueError("devices must differ")
+        return devices
+
+
+# Field of a request -> what its number must be.
+_DECODING: dict[str, tuple[str, Callable[[float], bool]]] = {
+    "top_p": ("above 0, at most 1", lambda value: 0 < value <= 1),
+    "min_p": ("from 0 to 1", lambda value: 0 <= value <= 1),
+    "top_k": ("-1 or 0 for all tokens, or at least 1", lambda value: value >= -1),
+    "repetition_penalty": ("above 0", lambda value: value > 0),
+    "presence_penalty": ("from -2 to 2", lambda value: -2 <= value <= 2),
+    "frequency_penalty": ("from -2 to 2", lambda value: -2 <= value <= 2),
+}
+# What a request has from the service's own settings, or what makes an answer one that is not read.
+_NOT_EXTRA = ("model", "messages", "temperature", "max_tokens", "stream", "n")
+
 
 class ServiceConfig(Frozen):
     """One frozen model behind an OpenAI-compatible endpoint."""
@@ -294,7 +430,7 @@ class ServiceConfig(Frozen):
     managed: Literal["standin", "vllm", "external"] = Field(
         "standin", description="a rule-based stand-in, a vLLM server that the run starts by `deployment`, or an endpoint at `url`"
     )
-    url: str | None = Field(None, description="of the /v1 root, for `external`")
+    url: ApiUrl | None = Field(None, description="of the API, for `external`; /v1 of a bare host", repr=False)
     model: str
     temperature: float = Field(ge=0)
     max_tokens: int = Field(ge=1)
@@ -310,8 +446,16 @@ class ServiceConfig(Frozen):
     breaker_calls: int = Field(16, ge=1, description="unanswered calls in a row after which nobody else asks")
     breaker_probe_s: float = Field(30.0, gt=0, description="after which one call is let through again")
     api_key_env: str | None = Field(None, description="name of the environment variable that holds the key")
+    api_key: Private | None = Field(
+        None,
+        description="the key by reference: ${env:NAME} or ${secret:BLOCK}, a Prefect Secret block",
+        json_schema_extra=BY_REFERENCE,
+        repr=False,
+    )
     extra_body: dict[str, Any] = Field(
-        default_factory=dict, description="further fields of each request, e.g. {chat_template_kwargs: {enable_thinking: false}}"
+        default_factory=dict,
+        description="further fields of each request, e.g. {chat_template_kwargs: {enable_thinking: false}}; a secret by reference",
+        repr=False,
     )
     deployment: Deployment | None = None
 
@@ -322,6 +466,52 @@ class ServiceConfig(Frozen):
             return self.outage_s
         return 900.0 if self.managed == "vllm" else 0.0
 
+    @property
+    def key(self) -> str | None:
+        """The key, or where it is kept; none for a service that wants none."""
+        return f"${{env:{self.api_key_env}}}" if self.api_key_env else self.api_key
+
+    @property
+    def private(self) -> dict[str, str]:
+        """Place -> text of what may be a secret and is given directly."""
+        found = {"api_key": self.api_key} if self.api_key and not secrets.references(self.api_key) else {}
+        secrets.map_options(self.extra_body, lambda place, text: found.setdefault(f"extra_body.{place}", text))
+        return found
+
+    @property
+    def by_reference(self) -> list[Any]:
+        """All settings that may say where something is kept."""
+        return [self.url, self.key, self.extra_body]
+
+    @field_validator("extra_body")
+    @classmethod
+    def _extra_fields_can_be_sent(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if own := [name for name in _NOT_EXTRA if name in value]:
+            raise ValueError(f"further fields were expected; {', '.join(own)} is a setting of the service, or none it can have")
+        for name, (bounds, fits) in _DECODING.items():
+            number = value.get(name, 1)
+            if isinstance(number, bool) or not isinstance(number, int | float) or not fits(number):
+                raise ValueError(f"{name} was expected to be a number {bounds}; found {number!r}")
+        if not all(math.isfinite(number) for number in _numbers(value)):
+            raise ValueError("numbers were expected that JSON has; nan and infinity are none")
+        return dict(secrets.require_well_formed(value))
+
+    @field_serializer("api_key", when_used="json")
+    def _key_as_reference(self, value: str | None) -> str | None:
+        return _as_reference(value)
+
+    @field_serializer("extra_body", when_used="json")
+    def _extra_as_references(self, value: dict[str, Any]) -> dict[str, Any]:
+        return secrets.map_options(value, lambda _, text: str(secrets.reference_to(text)))
+
+    @model_validator(mode="after")
+    def _one_key(self) -> ServiceConfig:
+        if self.api_key and self.api_key_env:
+            raise ValueError("`api_key` and `api_key_env` name the key twice; one of them was expected")
+        if self.key and self.url and "@" in self.url:
+            raise ValueError("a key and a user in the url are both the request's Authorization; one of them was expected")
+        return self
+
     @model_validator(mode="after")
     def _external_has_url(self) -> ServiceConfig:
         if (self.managed == "external") != (self.url is not None):
@@ -331,6 +521,14 @@ class ServiceConfig(Frozen):
         if self.managed != "standin" and "model" not in self.model_fields_set:
             raise ValueError(f"`managed: {self.managed}` needs `model`, the name under which the endpoint serves it")
         return self
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _numbers(part)
 
 
 class MockerConfig(ServiceConfig):
@@ -386,6 +584,10 @@ class ServicesConfig(Frozen):
         0.02, ge=0, le=1, description="share of rollouts without an answer of a service above which a step stops"
     )
 
+    def by_role(self) -> dict[str, ServiceConfig]:
+        """Every service the study has."""
+        return {name: value for name, value in self if isinstance(value, ServiceConfig)}
+
     def of(self, role: str) -> ServiceConfig:
         """The service in one role."""
         service: ServiceConfig = getattr(self, role)
@@ -394,8 +596,8 @@ class ServicesConfig(Frozen):
 
 class ToucanTestConfig(Frozen):
     samples: int = Field(0, ge=0, description="further rollouts a prompt at `temperature`, beside the greedy one")
-    temperature: float = 1.0
-    concurrency: int = 64
+    temperature: float = Field(1.0, ge=0)
+    concurrency: int = Field(64, ge=1)
 
 
 # Category -> its items in BFCL V3 (bfcl-eval 2025.7.17).
@@ -448,7 +650,7 @@ class Tau2Config(Frozen):
     split: str = Field("base", description="of each domain's tasks; base are all that the benchmark counts")
     limit: int | None = Field(None, ge=1, description="only the first so many tasks of each domain; no figure of the paper's then")
     trials: int = Field(1, ge=1, description="of each task; Pass^k is known for k up to it")
-    seed: int = Field(300, description="of the trials; the run's own seed is added")
+    seed: Seed = Field(300, description="of the trials; the run's own seed is added")
     temperature: float = Field(0.6, ge=0)
     max_tokens: int = Field(1024, ge=1)
     timeout_s: float = Field(200.0, gt=0, description="of one request to the agent")
@@ -493,7 +695,7 @@ class RayJobLauncher(Frozen):
     """Training is a job of a running Ray cluster and goes on without the flow; nodes share root, checkout and Python."""
 
     kind: Literal["ray_job"] = "ray_job"
-    address: str = Field(pattern=r"^https?://", description="of the cluster's dashboard, e.g. http://HEAD:8265")
+    address: ServerUrl = Field(description="of the cluster's dashboard, e.g. http://HEAD:8265")
 
 
 class SlurmLauncher(Frozen):
@@ -502,9 +704,26 @@ class SlurmLauncher(Frozen):
     kind: Literal["slurm"] = "slurm"
     partition: str | None = None
     account: str | None = None
-    time: str = Field("1-00:00:00", description="limit, as sbatch takes it")
+    time: str = Field(
+        "1-00:00:00",
+        pattern=r"^(\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|infinite|UNLIMITED)$",
+        description="limit, as sbatch takes it: minutes, hours:minutes:seconds or days-hours:minutes:seconds",
+    )
     nodes: int | None = Field(None, ge=1, description="the machine's own unless said")
     setup: tuple[str, ...] = Field((), description="shell lines before anything else, e.g. module load cuda")
+
+    @field_validator("setup")
+    @classmethod
+    def _no_secret_is_written_out(cls, lines: tuple[str, ...]) -> tuple[str, ...]:
+        if any(_ASSIGNED_SECRET.search(line) for line in lines):
+            raise ValueError(
+                "a key, token or password was expected to come from a file that the line sources (. ~/keys.sh) or from the job's "
+                "environment: these lines lie in the batch script and in records"
+            )
+        return lines
+
+
+_ASSIGNED_SECRET = re.compile(r"\b\w*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)\w*=(?![\"']?\$|[\"']?\s|[\"']?$)", re.IGNORECASE)
 
 
 Launcher = Annotated[LocalLauncher | RayJobLauncher | SlurmLauncher, Field(discriminator="kind")]
@@ -526,12 +745,12 @@ class GpuProfile(Frozen):
     kind: Literal["gpu"] = "gpu"
     launcher: Launcher = LocalLauncher()
     parallel: int = Field(1, ge=1, description="runs or evaluations side by side; each takes all the GPUs named here")
-    actor_nodes: int = 1
-    actor_gpus_per_node: int = 8
-    vllm_engines: int = 4
-    vllm_tensor_parallel: int = 2
+    actor_nodes: int = Field(1, ge=1)
+    actor_gpus_per_node: int = Field(8, ge=1)
+    vllm_engines: int = Field(4, ge=1)
+    vllm_tensor_parallel: int = Field(2, ge=1)
     colocate: bool = True
-    gpu_memory: float = 0.6
+    gpu_memory: float = Field(0.6, gt=0, le=1)
     sft_gpus: int = Field(8, ge=1, description="of one node, for SFT")
     ray_address: str | None = "auto"
 
@@ -558,11 +777,42 @@ class Assumptions(Frozen):
         return self.prompt_tokens + self.response_tokens
 
 
-class NotifyConfig(Frozen):
-    """Who hears that a run completed, failed or crashed: a JSON object with study, flow_run, state, message and report."""
+def _as_hook(url: str) -> str:
+    if not secrets.references(secrets.require_well_formed(url)) and not re.match(r"https?://[^/\s]", url):
+        raise ValueError("http:// or https:// with a host was expected, or a reference to it such as ${env:HOOK}")
+    return url
 
-    url: str | None = Field(None, pattern="^https?://", description="it is POSTed there")
-    command: tuple[str, ...] = Field((), description="program and arguments, started with it on standard input")
+
+class NotifyConfig(Frozen):
+    """Who hears that a run completed, failed or crashed: a JSON object with study, flow_run, state, message and report.
+
+    Web hooks have their key in the address, so all of it is private; so are a command's arguments but for flags.
+    """
+
+    url: Annotated[str, AfterValidator(_as_hook)] | None = Field(
+        None,
+        description="it is POSTed there; by reference: ${env:NAME} or ${secret:BLOCK}",
+        json_schema_extra=BY_REFERENCE,
+        repr=False,
+    )
+    command: tuple[Private, ...] = Field((), description="program and arguments, started with it on standard input", repr=False)
+
+    @property
+    def private(self) -> dict[str, str]:
+        """Place -> text of what may be a secret and is given directly."""
+        found = {"url": self.url} if self.url and not secrets.references(self.url) else {}
+        arguments = {f"command.{at}": text for at, text in enumerate(self.command) if at and secrets.is_private_argument(text)}
+        return found | arguments
+
+    @field_serializer("url", when_used="json")
+    def _url_as_reference(self, value: str | None) -> str | None:
+        return _as_reference(value)
+
+    @field_serializer("command", when_used="json")
+    def _arguments_as_references(self, value: tuple[str, ...]) -> list[str]:
+        return [
+            str(secrets.reference_to(text)) if at and secrets.is_private_argument(text) else text for at, text in enumerate(value)
+        ]
 
 
 class Study(Frozen):
@@ -571,7 +821,9 @@ class Study(Frozen):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="lower-case; reports, runs and records are found by it")
     description: str = Field("", description="a sentence for the report")
     root: Path = Field(Path(".slca"), description="all state: artifacts, MLflow store, Prefect, caches, logs")
-    seeds: tuple[int, ...] = Field((1,), min_length=1, description="every arm is trained and evaluated under each; SFT has its own")
+    seeds: tuple[Seed, ...] = Field(
+        (1,), min_length=1, description="every arm is trained and evaluated under each; SFT has its own"
+    )
     data: DataConfig = DataConfig()
     policy: PolicyConfig
     sft: SftConfig = SftConfig()
@@ -589,6 +841,18 @@ class Study(Frozen):
     assumptions: Assumptions | None = Field(None, description="for the plan's estimates, where nothing was measured yet")
     paper_backbone: str | None = Field(None, description="backbone whose published figures stand beside ours, e.g. qwen2.5-7b")
     notify: NotifyConfig = NotifyConfig()
+
+    @property
+    def private(self) -> dict[str, str]:
+        """Setting -> text of what may be a secret and is given directly."""
+        parts = {"notify": self.notify.private} | {f"services.{role}": one.private for role, one in self.services.by_role().items()}
+        return {f"{part}.{place}": text for part, found in parts.items() for place, text in found.items()}
+
+    @property
+    def by_reference(self) -> list[Any]:
+        """All settings that may say where something is kept."""
+        services = [one.by_reference for one in self.services.by_role().values()]
+        return [self.notify.url, self.notify.command, services]
 
     @property
     def planners(self) -> tuple[str, ...]:
@@ -680,11 +944,12 @@ def _apply(values: dict[str, Any], override: str) -> None:
         if not isinstance(values, dict):
             raise ConfigError(f"The override {override!r} goes below {parent!r}, which is no mapping.")
     try:
-        values[leaf] = yaml.safe_load(text)
+        values[leaf] = read_yaml(text)
     except yaml.YAMLError:
         raise ConfigError(f"The value of the override {override!r} is not YAML.") from None
 
 
+_PRIVATE = frozenset({"notify", "api_key", "extra_body", "setup"})
 # Of a pydantic model, and of a dataclass.
 _UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")
 
@@ -693,8 +958,9 @@ def _explain(item: Any, root: type[BaseModel] | None = None) -> str:
     """One error of a validation, in a sentence; places are below `root`, a study unless said."""
     location = ".".join(str(part) for part in item["loc"])
     if item["type"] not in _UNKNOWN_KEY:
-        # A mapping is named by its place; what is wrong with it, the message says.
-        found = "" if isinstance(item["input"], BaseModel | dict) else f" (found {str(item['input'])[:80]!r})"
+        # A mapping is named by its place; what is wrong with it, the message says. What may be private is not repeated.
+        quiet = isinstance(item["input"], BaseModel | dict) or _PRIVATE.intersection(item["loc"])
+        found = "" if quiet else f" (found {secrets.public_url(str(item['input']))[:80]!r})"
         return f"{location or 'study'}: {item['msg'].removeprefix('Value error, ')}{found}"
     known = _known_keys(item["loc"][:-1], root or Study)
     near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)

@@ -15,3 +15,19 @@ class DataError(SlcaError):
 
 class ServiceError(SlcaError):
     """A server (mocker, judge, policy, MLflow, Ray) did not come up, went away or failed too often."""
+
+
+class PromptTooLong(ServiceError):
+    """A frozen model's context cannot hold what it is asked; asked again, it could not either."""
+
+
+class AnswerCut(ServiceError):
+    """A frozen model's answer ended at its limit of tokens.
+
+    Attributes:
+        text: of it, as far as it goes.
+    """
+
+    def __init__(self, message: str, text: str) -> None:
+        super().__init__(message)
+        self.text = text

@@ -21,6 +21,7 @@ from pydantic import Field
 from slca_core.config import REPOSITORY, Frozen
 from slca_core.fingerprint import code_digest, digest, file_digest
 from slca_core.lease import hold
+from slca_core.secrets import hide_arguments
 
 RECORD = "record.json"
 LOCK = REPOSITORY / "requirements" / "cpu.txt"
@@ -135,7 +136,7 @@ class Store:
             seconds=seconds,
             versions=versions,
             commit=commit,
-            argv=tuple(sys.argv),
+            argv=hide_arguments(sys.argv),
             code=step.code_digests(),
             lock=file_digest(LOCK),
             placement=step.placement,

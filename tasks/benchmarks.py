@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,7 +118,6 @@ def ask_tau2(study: Study, seed: int, server: PolicyServer, services: Serving, f
     asked = ("user", "judge") if tau2.asks_judge(settings) and study.services.judge.managed != "standin" else ("user",)
     require_keys(study.services, asked)
     at = {role: (study.services.of(role), url) for role, url in services.urls(asked).items()}
-    keys = [server.key_env, *(service.api_key_env for service, _ in at.values())]
     with bar(f"tau2-bench {server.model}", total=tau2_trials(study)) as update:
         lines = tau2.evaluate(
             server,
@@ -129,7 +127,6 @@ def ask_tau2(study: Study, seed: int, server: PolicyServer, services: Serving, f
             folder,
             python=python,
             seed=seed,
-            env={name: os.environ[name] for name in keys if name and name in os.environ},
             on_poll=lambda done: update(completed=done),
         )
     trials = tau2.as_trials(lines)

@@ -15,10 +15,12 @@ import httpx
 from prefect import Flow
 from prefect.client.schemas.objects import FlowRun, State
 
-from slca_core.config import NotifyConfig, Study, load_study
+from slca_core import secrets
+from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError
 from tasks.progress import say
 from tasks.report import report_paths
+from tasks.secrets import resolved
 
 _TIMEOUT_S = 30.0
 
@@ -40,10 +42,13 @@ def tell(flow: Flow, flow_run: FlowRun, state: State) -> None:
         "message": state.message or "",
         "report": str(report) if state.is_completed() else None,
     }
+    url, command = None, ()
     try:
-        _send(study.notify, json.dumps(news))
-    except (OSError, subprocess.SubprocessError, httpx.HTTPError, httpx.InvalidURL) as error:
-        say(f"Who is to hear of {study.name} (notify) was not told that it {news['state']}: {' '.join(str(error).split())}")
+        url, command = resolved(study.notify)
+        _send(url, command, json.dumps(news))
+    except (ConfigError, OSError, subprocess.SubprocessError, httpx.HTTPError, httpx.InvalidURL) as error:
+        why = secrets.hide(" ".join(str(error).split()), filter(None, [url, *command[1:]]))
+        say(f"Who is to hear of {study.name} (notify) was not told that it {news['state']}: {why}")
 
 
 HOOKS = {"on_completion": [tell], "on_failure": [tell], "on_crashed": [tell]}
@@ -58,9 +63,9 @@ def _study_of(flow: Flow, flow_run: FlowRun) -> Study:
     return load_study(Path(given["study_file"]), tuple(given["overrides"] or ()))
 
 
-def _send(notify: NotifyConfig, news: str) -> None:
-    if notify.url:
+def _send(url: str | None, command: tuple[str, ...], news: str) -> None:
+    if url:
         headers = {"Content-Type": "application/json"}
-        httpx.post(notify.url, content=news, headers=headers, timeout=_TIMEOUT_S).raise_for_status()
-    if notify.command:
-        subprocess.run(notify.command, input=news, text=True, capture_output=True, timeout=_TIMEOUT_S, check=True)
+        httpx.post(url, content=news, headers=headers, timeout=_TIMEOUT_S).raise_for_status()
+    if command:
+        subprocess.run(command, input=news, text=True, capture_output=True, timeout=_TIMEOUT_S, check=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from slca_core import secrets
 from slca_core.config import Arm, ServicesConfig, Study
-from slca_core.services.client import find_key
 from slca_core.services.frozen import Serving, identity, serve_frozen
 from slca_core.services.usage import ROLES
 from tasks.progress import say
@@ -29,9 +29,30 @@ def services_identity(services: ServicesConfig, roles: Iterable[str]) -> dict[st
 
 
 def require_keys(services: ServicesConfig, roles: Iterable[str]) -> None:
-    """ConfigError if the environment lacks the key of a service in one of these roles."""
+    """ConfigError if the environment lacks the key of a service in one of these roles, or what else its settings refer to."""
     for role in dict.fromkeys(roles):
-        find_key(services.of(role).api_key_env, role.replace("_", " "))
+        secrets.require_present(services.of(role).by_reference, role.replace("_", " "))
+
+
+def addresses(study: Study) -> list[str]:
+    """A line on each endpoint that the study asks: role, model and where."""
+    asked = [(role, study.services.of(role)) for role in study_roles(study)]
+    return [f"{role.replace('_', ' '):<8} {service.model} at {public_url(service.url)}" for role, service in asked if service.url]
+
+
+def public_url(url: str) -> str:
+    """A URL as people see it: what is kept elsewhere by its reference."""
+    return url if secrets.references(url) else secrets.public_url(url)
+
+
+def missing_keys(study: Study) -> list[str]:
+    """A sentence on each thing that this environment lacks and the study's services refer to."""
+    return [
+        f"services.{role} needs the {one.where()}, which is not set here"
+        for role in study_roles(study)
+        for one in secrets.missing(study.services.of(role).by_reference)
+        if one.kind == "env"
+    ]
 
 
 def training_identity(study: Study, arm: Arm) -> dict[str, Any]:

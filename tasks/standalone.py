@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pandas as pd
 
+from slca_core import secrets
 from slca_core.benchmarks.journal import Journal
 from slca_core.benchmarks.toucan import PolicyServer
-from slca_core.config import Study
+from slca_core.config import Study, api_url
 from slca_core.errors import ConfigError
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.policy import adopt_chat_format, require_checkpoint
 from slca_core.records import Record, Step
-from slca_core.services.client import find_key
 from slca_core.services.frozen import Serving
 from slca_core.trainer.serve import served
 from tasks.benchmarks import JOURNAL, Asked, ask_others, ask_toucan
 from tasks.curate import curation_step, split_path
 from tasks.evaluate import ITEMS, benchmarks_step, log_results, write_items
 from tasks.floor import measure_floor
+from tasks.progress import say
+from tasks.secrets import at_hand
 from tasks.services import frozen_services
 from tasks.tracking import Tracking
 from tasks.workspace import Workspace
@@ -34,7 +38,7 @@ def evaluate_endpoint(study: Study, url: str, model: str, seed: int, key_env: st
     """BFCL V3 and tau2-bench of a model behind an OpenAI-compatible endpoint; Toucan-Test needs token ids, and so a checkpoint.
 
     Args:
-        url: root of the endpoint, with or without /v1.
+        url: of the endpoint: a path is kept as it is given, a bare host gets /v1. User and password are best by reference.
         model: the name under which it serves; BFCL takes "_" in it for "/".
         key_env: environment variable with its key.
 
@@ -48,15 +52,37 @@ def evaluate_endpoint(study: Study, url: str, model: str, seed: int, key_env: st
         )
     if "_" in model and study.evaluation.bfcl:
         raise ConfigError(f'A model name without "_" was expected, found {model!r}: BFCL takes it for "/". Serve it under another.')
-    find_key(key_env, "endpoint")
-    server = PolicyServer(url.rstrip("/").removesuffix("/v1"), model, key_env)
-    inputs = {"endpoint": server.url, "model": model}
+    server = endpoint(url, model, key_env)
+    address = secrets.public_url(server.api_url)
+    inputs = {"endpoint": address.removesuffix("/v1"), "model": model}
     step = benchmarks_step(study, _folder_name(model), seed, inputs, with_toucan=False, of_study=False)
 
     def ask(services: Serving, folder: Path) -> list[Asked]:
+        say(f"asks {model} at {address}")
         return ask_others(study, seed, server, server, services, folder)
 
     return _evaluate(study, step, model, seed, ask, checkpoint=model)
+
+
+def endpoint(url: str, model: str, key_env: str | None = None) -> PolicyServer:
+    """The server at `url`; what is private in the URL is in this process's environment from now on, and nowhere else.
+
+    Raises:
+        ConfigError: it is no address, or a reference in it or the key leads nowhere.
+    """
+    login, at, _ = urlsplit(url).netloc.rpartition("@")
+    if at and not secrets.references(login):
+        kept = secrets.reference_to(login)
+        os.environ[kept.variable] = login
+        url = url.replace(f"{login}@", f"{kept}@", 1)
+    try:
+        whole = api_url(url)
+    except ValueError as error:
+        raise ConfigError(f"--endpoint: {error}") from None
+    path = "" if whole.startswith("${") else urlsplit(whole).path
+    server = PolicyServer(whole.removesuffix(path) if path else whole, model, key_env, path)
+    secrets.require_present([server.api_url, server.key], "endpoint")
+    return server
 
 
 def evaluate_folder(study: Study, checkpoint: Path, seed: int) -> Record:
@@ -95,6 +121,8 @@ def _folder_name(text: str) -> str:
 
 
 def _evaluate(study: Study, step: Step, name: str, seed: int, ask: Asking, *, checkpoint: str) -> Record:
+    at_hand(study)
+
     def work(folder: Path) -> tuple[str, dict[str, Any]]:
         with frozen_services(study) as services:
             return write_items(ask(services, folder), folder, checkpoint=checkpoint, seed=seed)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -18,14 +19,20 @@ import psutil
 import pytest
 import yaml
 from prefect import Flow
+from prefect.blocks.system import Secret
 from prefect.client.base import PrefectHttpxSyncClient
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools import is_valid_schema, validate
 
-from slca_core.config import ARMS, load_study
+from slca_core.config import ARMS, Study, load_study
+from slca_core.errors import ConfigError
 from slca_core.estimators import ESTIMATORS
 from slca_core.services.process import start, stop
+from tasks.secrets import at_hand, refuse_overrides
 from tests.scripted import finish, write_study
+from tests.secret_run import Service, leaks
+from tests.test_secrets import STUDY
 
 ROOT = Path(__file__).parents[1]
 DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
@@ -113,7 +120,7 @@ def test_the_server_refuses_an_unknown_arm_by_name(api, deployed):
 
 @pytest.fixture(scope="module")
 def worker(prefect_api, deployed, tmp_path_factory) -> Iterator[subprocess.Popen]:
-    env = {"PREFECT_API_URL": prefect_api, "PREFECT_WORKER_QUERY_SECONDS": "1"}
+    env = {"PREFECT_API_URL": prefect_api, "PREFECT_WORKER_QUERY_SECONDS": "1", "MOCKER_KEY": "mk-of-the-worker"}
     log = tmp_path_factory.mktemp("worker") / "worker.log"
     process = start([*PREFECT, "worker", "start", "--pool", "local"], log, env)
     yield process
@@ -157,6 +164,81 @@ def test_of_a_run_whose_process_is_killed_the_worker_tells(api, deployed, worker
     news = json.loads(until(lambda: told.exists() and told.read_text()))
     assert (news["study"], news["state"]) == ("killed", "crashed")
     assert "-9" in news["message"]
+
+
+@pytest.fixture(scope="module")
+def scripted(api, deployed) -> str:
+    """The id of a deployment of the reproduction whose training is scripted."""
+    kept = ("flow_id", "work_pool_name", "path", "pull_steps", "parameter_openapi_schema", "enforce_parameter_schema")
+    values = {name: deployed["reproduce"][name] for name in kept}
+    made = api.post("/deployments/", json={**values, "name": "scripted", "entrypoint": "tests/secret_deployment.py:reproduce"})
+    return made.json()["id"]
+
+
+def private_study(root: Path, port: int, **services: dict) -> dict:
+    external = {"managed": "external", "url": f"http://127.0.0.1:{port}", "model": "m"}
+    asked = {"judge": {**external, "api_key": "${secret:judge-key}"}, "mocker": {**external, "api_key": "${env:MOCKER_KEY}"}}
+    return {**STUDY, "root": str(root), "services": {role: {**asked[role], **services.get(role, {})} for role in asked}}
+
+
+@pytest.mark.e2e
+def test_a_deployed_study_has_its_keys_from_the_workers_environment_and_from_a_secret_block(
+    api, prefect_api, scripted, worker, tmp_path
+):
+    service = Service(echoes=0)
+    with temporary_settings({PREFECT_API_URL: prefect_api}):
+        Secret(value="mk-in-a-block").save("judge-key", overwrite=True, _sync=True)
+    with service.listening() as port:
+        asked = {"parameters": {"study": private_study(tmp_path, port)}, "state": {"type": "SCHEDULED"}}
+        run = api.post(f"/deployments/{scripted}/create_flow_run", json=asked).json()["id"]
+        ended = until(lambda: (found := api.get(f"/flow_runs/{run}").json())["end_time"] and found)
+    assert ended["state_name"] == "Completed", ended["state"]["message"]
+    assert {key for key, _ in service.seen} == {"Bearer mk-of-the-worker", "Bearer mk-in-a-block"}
+    assert leaks(tmp_path, ["mk-of-the-worker", "mk-in-a-block"]) == set()
+
+
+def test_a_deployment_refuses_a_key_that_is_given_directly_before_the_server_keeps_it(api, scripted, tmp_path):
+    study = private_study(tmp_path, 9, judge={"api_key": "mk-given"})
+    answer = api.post(f"/deployments/{scripted}/create_flow_run", json={"parameters": {"study": study}})
+    assert answer.status_code == 409
+    assert "does not match" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("study", "place"),
+    [
+        ({"notify": {"command": ["curl", "-H", "X-Key: mk"]}}, "notify.command.2"),
+        ({"services": {"judge": {"extra_body": {"session": "mk"}}}}, "services.judge.extra_body.session"),
+        ({"services": {"user": {"extra_body": {"provider": {"api_key": "mk"}}}}}, "services.user.extra_body.provider.api_key"),
+    ],
+)
+def test_a_deployment_refuses_what_may_be_a_secret_with_a_sentence(monkeypatch, study, place):
+    given = Study.model_validate({**STUDY, **study})
+    monkeypatch.setattr("tasks.secrets.deployment", SimpleNamespace(id="d"))
+    with pytest.raises(ConfigError, match=rf"^{place}: given directly to a deployment, .* Name it as \$\{{env:NAME\}}"):
+        at_hand(given)
+
+
+def test_a_deployed_study_file_may_hold_what_its_overrides_may_not_bring(monkeypatch, tmp_path):
+    path = write_study(tmp_path, notify={"url": "https://hooks.test/mk"})
+    monkeypatch.setattr("tasks.secrets.deployment", SimpleNamespace(id="d"))
+    refuse_overrides(lambda some: load_study(path, some), ("rl.clip=0.1",))
+    with pytest.raises(ConfigError, match=r"^notify\.url: given directly to a deployment"):
+        refuse_overrides(lambda some: load_study(path, some), ("notify.url=https://hooks.test/other",))
+
+
+def test_a_value_that_stayed_where_a_run_was_asked_for_is_missed_with_a_sentence():
+    """As a client of Prefect's sends a study that it has as a value."""
+    sent = Study.model_validate_json(Study.model_validate({**STUDY, "notify": {"url": "https://hooks.test/mk"}}).model_dump_json())
+    with pytest.raises(
+        ConfigError, match=r"A value for private was given directly where this run was asked for, and does not travel"
+    ):
+        at_hand(sent)
+
+
+def test_a_block_that_is_not_there_is_named(prefect_server):
+    with pytest.raises(ConfigError, match="A Prefect Secret block called nowhere was expected at http"):
+        at_hand(Study.model_validate({**STUDY, "notify": {"url": "${secret:nowhere}"}}))
 
 
 def until(condition: Callable[[], Any], timeout_s: float = 300) -> Any:

@@ -15,6 +15,7 @@ from flows.reproduce import reproduce, reproduce_file
 from flows.sweep import sweep, sweep_file
 from slca_core.config import Study
 from tasks.notify import HOOKS, tell
+from tasks.secrets import at_hand
 
 WRITE = "import pathlib, sys; path = pathlib.Path(sys.argv[1]); path.open('a').write(sys.stdin.read() + '\\n')"
 
@@ -46,6 +47,7 @@ def study_that(tmp_path, **notify) -> Study:
 
 @flow(name="any", **HOOKS)
 def run(study: Study, error: str = "") -> str:
+    at_hand(study)
     if error == "interrupt":
         raise KeyboardInterrupt
     if error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from slca_core import secrets
 from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.benchmarks.worker import Worker, proxies
 from slca_core.config import BFCL_SIZES, REPOSITORY, BfclConfig
@@ -64,10 +65,11 @@ def evaluate(
         "max_tokens": config.max_tokens,
     }
     # BFCL evaluates what a model wrote: nothing of ours is in its environment.
-    env = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": server.key, "BFCL_PROJECT_ROOT": str(folder / "bfcl")}
+    url, key = secrets.resolve([server.api_url, server.key or "EMPTY"], "endpoint")
+    env = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": key, "BFCL_PROJECT_ROOT": str(folder / "bfcl")}
     if LOOPBACK not in server.url:
         env |= proxies()
-    lines = worker.run(folder, job, env, on_poll=on_poll)
+    lines = worker.run(folder, job, env, hidden=secrets.values_of([server.api_url, server.key]), on_poll=on_poll)
     return sorted(lines, key=lambda line: (config.categories.index(line["category"]), line["id"]))
 
 

@@ -7,10 +7,12 @@ call that cannot be read is a wrong answer.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from slca_core import secrets
 from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.benchmarks.worker import Worker, proxies
 from slca_core.config import REPOSITORY, TAU2_PACKAGED, ServiceConfig, Tau2Config
@@ -47,7 +49,6 @@ def evaluate(
     *,
     python: Path,
     seed: int,
-    env: Mapping[str, str],
     on_poll: Callable[[int], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
     """The worker's line of every trial, those of an earlier attempt in `folder` that met no error included.
@@ -55,7 +56,6 @@ def evaluate(
     Args:
         user: the user simulator and the URL of its /v1 root; `judge` likewise, where tasks are graded by one (`asks_judge`).
         seed: of the run; `config.seed` is added.
-        env: where the keys are that the endpoints name.
 
     Raises:
         ServiceError: the worker failed, with the end of its log.
@@ -70,10 +70,9 @@ def evaluate(
         config,
         folder,
         python=python,
-        env=env,
         seed=config.seed + seed,
         trials=config.trials,
-        agent=_endpoint(server.model, f"{server.url}/v1", agent, server.key_env),
+        agent=_endpoint(server.model, server.api_url, agent, server.key),
         user=_service(*user),
         judge=_service(*judge) if judge else None,
         on_poll=on_poll,
@@ -85,7 +84,7 @@ def measure_floor(config: Tau2Config, folder: Path, *, python: Path) -> list[dic
 
     A user who leaves at once stands for it: nothing is done, nothing is said.
     """
-    return _play(config, folder, python=python, env={}, seed=config.seed, trials=1, agent=None, user=None, judge=None)
+    return _play(config, folder, python=python, seed=config.seed, trials=1, agent=None, user=None, judge=None)
 
 
 def _play(
@@ -93,7 +92,6 @@ def _play(
     folder: Path,
     *,
     python: Path,
-    env: Mapping[str, str],
     on_poll: Callable[[int], None] = lambda _: None,
     **asked: Any,
 ) -> list[dict[str, Any]]:
@@ -115,20 +113,25 @@ def _play(
     needed = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", **proxies()}
     if config.data_dir:
         needed["TAU2_DATA_DIR"] = str(config.data_dir.resolve())
-    lines = worker.run(folder, job, {**env, **needed}, on_poll=on_poll)
+    secrets.require_present(asked, "tau2-bench")
+    kept = {one.variable: os.environ[one.variable] for one in secrets.references(asked)}
+    hidden = secrets.values_of(asked)
+    lines = worker.run(folder, secrets.as_variables(job), {**kept, **needed}, hidden=hidden, on_poll=on_poll)
     return sorted(lines, key=lambda line: (config.domains.index(line["domain"]), line["id"], line["trial"]))
 
 
 def _service(service: ServiceConfig, url: str) -> dict[str, Any]:
     args: dict[str, Any] = {"temperature": service.temperature, "max_tokens": service.max_tokens, "timeout": service.timeout_s}
     args["num_retries"] = service.retries
-    if service.extra_body:
-        args["extra_body"] = service.extra_body
-    return _endpoint(service.model, url, args, service.api_key_env)
+    # By reference, as every file has them.
+    recorded = service.model_dump(mode="json", include={"extra_body", "api_key"})
+    if recorded["extra_body"]:
+        args["extra_body"] = recorded["extra_body"]
+    return _endpoint(service.model, url, args, recorded["api_key"] or service.key)
 
 
-def _endpoint(model: str, url: str, args: Mapping[str, Any], key_env: str | None) -> dict[str, Any]:
-    return {"model": model, "key_env": key_env, "args": {"api_base": url, **args}}
+def _endpoint(model: str, url: str, args: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+    return {"model": model, "args": {"api_base": url, "api_key": key or "EMPTY", **args}}
 
 
 def as_trials(lines: Iterable[Mapping[str, Any]]) -> list[Trial]:

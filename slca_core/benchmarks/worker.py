@@ -8,17 +8,19 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slca_core import secrets
 from slca_core.errors import ServiceError
 from slca_core.json_lines import keep_lines, read_lines
 from slca_core.services.process import LOOPBACK, start, stop, tail
 
 # All that a worker sees of our environment, beside what its benchmark needs.
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
+HIDDEN = "SLCA_HIDDEN"  # The variable that says what no line of a worker may hold.
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "SSL_CERT_FILE")
 
 
@@ -50,12 +52,19 @@ class Worker:
         return read_lines(out)
 
     def run(
-        self, folder: Path, job: Mapping[str, Any], env: Mapping[str, str], *, on_poll: Callable[[int], None] = lambda _: None
+        self,
+        folder: Path,
+        job: Mapping[str, Any],
+        env: Mapping[str, str],
+        *,
+        hidden: Collection[str] = (),
+        on_poll: Callable[[int], None] = lambda _: None,
     ) -> list[dict[str, Any]]:
         """The lines of every item, earlier ones included.
 
         Args:
             job: what the script reads; the file it writes to is added as `out`.
+            hidden: secrets that the script has in its environment: its lines are without them, whatever a server repeats.
             on_poll: hears how many items are done, now and then.
 
         Raises:
@@ -65,7 +74,8 @@ class Worker:
         asked.write_text(json.dumps({**job, "out": str(out)}))
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         done, read = 0, 0
-        process = start([str(self.python), str(self.script), str(asked)], log, {**inherited, **env}, inherit=False)
+        own = {HIDDEN: json.dumps(sorted(hidden, key=len, reverse=True))} if hidden else {}
+        process = start([str(self.python), str(self.script), str(asked)], log, {**inherited, **env, **own}, inherit=False)
         try:
             while process.poll() is None:
                 if out.exists():
@@ -77,6 +87,7 @@ class Worker:
                 time.sleep(0.5)
         finally:
             stop(process)
+            _hide(log, hidden)
         if process.returncode:
             raise ServiceError(f"The worker of {self.name} ended with code {process.returncode}. The end of {log}:\n{tail(log)}")
         lines = read_lines(out)
@@ -85,3 +96,9 @@ class Worker:
 
     def _lines(self, folder: Path) -> Path:
         return folder / f"{self.name}.jsonl"
+
+
+def _hide(log: Path, hidden: Collection[str]) -> None:
+    text = log.read_text(errors="replace") if hidden else ""
+    if any(secret in text for secret in hidden):
+        log.write_text(secrets.hide(text, hidden))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import json
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -12,11 +12,13 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+import aiohttp
 import httpx
 from httpx_aiohttp import HttpxAiohttpClient
 
-from slca_core.config import ServiceConfig
-from slca_core.errors import ConfigError, ServiceError
+from slca_core import secrets
+from slca_core.config import ServiceConfig, api_url
+from slca_core.errors import AnswerCut, ConfigError, PromptTooLong, ServiceError
 from slca_core.services.breaker import Breaker
 from slca_core.services.cache import AnswerCache, Question
 from slca_core.services.usage import Fault, Usage
@@ -25,6 +27,21 @@ _PASSING = frozenset({408, 409, *range(500, 600)})
 # Not of this prompt: a wrong key, no leave, a wrong address or model.
 _OF_EVERY_CALL = frozenset({401, 403, 404})
 _JITTER = 0.25
+# A rate limit of a minute is waited for; a quota of a day is none that a run gets over.
+_LONGEST_WAIT_S = 300.0
+# Hundreds of times the longest answer that any service is asked for; a server that sends more would fill the memory.
+MAX_ANSWER_BYTES = 16 * 2**20
+# What servers say of a prompt that does not fit.
+_OVERFLOW = (
+    "context length",
+    "maximum model length",
+    "context_length_exceeded",
+    "context window",
+    "context size",
+    "prompt is too long",
+)
+# What the transport raises beside httpx's own: what is no HTTP, a header too long, an address that is none.
+_TRANSPORT = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -42,13 +59,21 @@ class _Failure:
         return self.fault == "connection" and time.monotonic() < ends
 
 
-def find_key(variable: str | None, name: str) -> str | None:
-    """The key of what is called `name` in an environment variable, if it has one; ConfigError if the environment lacks it."""
-    if variable is None:
-        return None
-    if not (key := os.environ.get(variable)):
-        raise ConfigError(f"The key of the {name} was expected in the environment variable {variable}, which is not set.")
-    return key
+@dataclass(frozen=True)
+class _Reply:
+    """What came over the wire, whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The text of an answer, and whether the service's limit of tokens cut it."""
+
+    text: str
+    cut: bool
 
 
 @dataclass
@@ -62,6 +87,9 @@ class ChatClient:
         identity: what of the service bears on its answers (`frozen.identity`), for the cache.
         reads: whether an answer is one that can be read; others are given, and not kept.
         offline: what the cache does not have is an error, nobody is asked.
+
+    Raises:
+        ConfigError: something that its settings refer to is not there.
     """
 
     role: str
@@ -75,13 +103,18 @@ class ChatClient:
 
     def __post_init__(self) -> None:
         self.name = self.role.replace("_", " ")
-        self._key = None if self.offline else find_key(self.config.api_key_env, self.name)
+        kept: list[Any] = [self.url, self.config.key, self.config.extra_body]
+        self.url = secrets.public_url(self.url)
+        url, key, self._extra = kept if self.offline else secrets.resolve(kept, self.name)
+        # A server may repeat what it was sent.
+        self._secrets = secrets.values_of(kept) | set(self.config.private.values())
         self._http = HttpxAiohttpClient(
-            base_url=self.url,
+            base_url=_require_url(url, self.name),
             # A request as a whole is timed below.
             timeout=None,
             limits=httpx.Limits(max_connections=self.config.concurrency, max_keepalive_connections=self.config.concurrency),
-            headers={"Authorization": f"Bearer {self._key or 'EMPTY'}"},
+            headers={} if secrets.credentials(url) else {"Authorization": f"Bearer {key or 'EMPTY'}"},
+            auth=secrets.credentials(url),
             trust_env=False,
             transport=self.transport,
         )
@@ -97,6 +130,8 @@ class ChatClient:
         """The answer to one user message, from the cache or the service; what it cost goes on `usage`.
 
         Raises:
+            PromptTooLong: the service's context cannot hold the prompt.
+            AnswerCut: its limit of tokens cut the answer.
             ServiceError: the retries are used up, the request is refused, or nobody has been answered for long.
         """
         usage.calls += 1
@@ -133,20 +168,23 @@ class ChatClient:
             "messages": [{"role": "user", "content": prompt}],
             "temperature": self.config.temperature,
             "max_tokens": self.config.max_tokens,
-            **self.config.extra_body,
+            **self._extra,
         }
         started = time.monotonic()
         try:
             # Kept between the tries: a service in trouble is not asked by more at once, and is found dead before all have asked.
             async with self._slots:
-                text = await self._post_with_retries(body, usage)
+                answer = await self._post_with_retries(body, usage)
         except ServiceError:
             usage.failed += 1
             raise
         usage.seconds += time.monotonic() - started
-        return text
+        if answer.cut:
+            usage.cut += 1
+            raise AnswerCut(f"The {self.name} at {self.url} reached its {self.config.max_tokens} tokens (max_tokens).", answer.text)
+        return answer.text
 
-    async def _post_with_retries(self, body: dict[str, Any], usage: Usage) -> str:
+    async def _post_with_retries(self, body: dict[str, Any], usage: Usage) -> _Answer:
         failure, tries = None, 0
         outage_ends = time.monotonic() + self.config.patience_s
         while failure is None or (failure.again and (tries <= self.config.retries or failure.is_outage(outage_ends))):
@@ -154,11 +192,11 @@ class ChatClient:
                 # The paper's back-off, 1 s or 2 s times the attempt, and up to a quarter more, so that not all come back at once.
                 attempt = min(tries, self.config.retries + 1)
                 back_off_s = self.config.retry_delay_s * attempt * (1 + random.uniform(0, _JITTER))
-                await asyncio.sleep(max(back_off_s, min(failure.retry_after_s, self.config.timeout_s)))
+                await asyncio.sleep(max(back_off_s, failure.retry_after_s))
             self._breaker.let_through()
             answer = await self._post(body, usage)
             tries += 1
-            if isinstance(answer, str):
+            if isinstance(answer, _Answer):
                 self._breaker.answered()
                 return answer
             failure = answer
@@ -166,39 +204,60 @@ class ChatClient:
         if failure.of_every_call:
             self._breaker.unanswered(failure.problem)
         after = "one try" if tries == 1 else f"{tries} tries"
-        raise ServiceError(f"The {self.name} at {self.url} was expected to answer; after {after}: {failure.problem}")
+        kind = PromptTooLong if failure.fault == "overflow" else ServiceError
+        raise kind(f"The {self.name} at {self.url} was expected to answer; after {after}: {failure.problem}")
 
-    async def _post(self, body: dict[str, Any], usage: Usage) -> str | _Failure:
-        """One request: the text of its answer, or why there is none."""
+    async def _post(self, body: dict[str, Any], usage: Usage) -> _Answer | _Failure:
+        """One request: its answer, or why there is none."""
         usage.requests += 1
         try:
             async with asyncio.timeout(self.config.timeout_s):
-                response = await self._http.post("/chat/completions", json=body)
+                reply = await self._send(body)
         except TimeoutError:
             return _Failure("timeout", f"no answer within {self.config.timeout_s:g} s")
-        except httpx.HTTPError as error:
+        except _TRANSPORT as error:
             # The transport, which has no time limit of its own, calls a connection that was lost a ConnectTimeout.
             timed_out = isinstance(error, httpx.TimeoutException) and error.__cause__ is None
-            return _Failure("timeout" if timed_out else "connection", _explain(error.__cause__ or error))
+            return _Failure("timeout" if timed_out else "connection", self._hide(_explain(error.__cause__ or error)))
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
             return _Failure("cancelled", _explain(error))
-        if response.status_code == 200:
-            text = _text_of(response, usage)
-            if text is None:
-                return _Failure("unreadable", f"its answer is no chat completion: {self._start_of(response)}")
-            return text
-        problem = f"HTTP {response.status_code}: {self._start_of(response)}"
-        if response.status_code == 429:
-            return _Failure("rate_limited", problem, retry_after_s=_retry_after_s(response))
-        if response.status_code in _PASSING:
-            return _Failure("server_error", problem, retry_after_s=_retry_after_s(response))
-        return _Failure("refused", problem, again=False, of_every_call=response.status_code in _OF_EVERY_CALL)
+        if reply is None:
+            return _Failure("unreadable", f"its answer has more than {MAX_ANSWER_BYTES / 2**20:.0f} MiB")
+        if reply.status == 200:
+            answer = _answer_in(reply.content, usage)
+            return answer or _Failure("unreadable", f"its answer is no chat completion: {self._start_of(reply)}")
+        return self._refusal(reply)
 
-    def _start_of(self, response: httpx.Response) -> str:
-        """What a message shows of a response; a server may repeat the key it was sent."""
-        return (response.text.replace(self._key, "***") if self._key else response.text)[:200]
+    async def _send(self, body: dict[str, Any]) -> _Reply | None:
+        """What the server sends; None if there is no end of it."""
+        async with self._http.stream("POST", "/chat/completions", json=body) as response:
+            content = bytearray()
+            async for chunk in response.aiter_bytes():
+                content += chunk
+                if len(content) > MAX_ANSWER_BYTES:
+                    return None
+            return _Reply(response.status_code, response.headers, bytes(content))
+
+    def _refusal(self, reply: _Reply) -> _Failure:
+        problem = f"HTTP {reply.status}: {self._start_of(reply)}"
+        if reply.status == 429 or reply.status in _PASSING:
+            fault: Fault = "rate_limited" if reply.status == 429 else "server_error"
+            wait_s = _retry_after_s(reply)
+            if wait_s > max(self.config.timeout_s, _LONGEST_WAIT_S):
+                return _Failure(fault, f"{problem} It asks to come back in {_as_time(wait_s)} (Retry-After).", again=False)
+            return _Failure(fault, problem, retry_after_s=wait_s)
+        if reply.status in (400, 413, 422) and any(mark in reply.content.decode(errors="replace").lower() for mark in _OVERFLOW):
+            return _Failure("overflow", problem, again=False, of_every_call=False)
+        return _Failure("refused", problem, again=False, of_every_call=reply.status in _OF_EVERY_CALL)
+
+    def _start_of(self, reply: _Reply) -> str:
+        """What a message shows of an answer."""
+        return self._hide(reply.content.decode(errors="replace"))[:200]
+
+    def _hide(self, text: str) -> str:
+        return secrets.hide(text, self._secrets)
 
 
 @dataclass
@@ -228,22 +287,32 @@ class Lines:
         return {line.client.role: line.usage.to_json() for line in lines}
 
 
-def _text_of(response: httpx.Response, usage: Usage) -> str | None:
+def _require_url(url: str, name: str) -> str:
+    """A URL that references were filled into; without user and password, which go another way."""
     try:
-        answer = response.json()
-        text = answer["choices"][0]["message"]["content"] or ""
+        return api_url(secrets.public_url(url))
+    except ValueError as error:
+        raise ConfigError(f"The url of the {name} was expected to be a server's address: {error}.") from None
+
+
+def _answer_in(content: bytes, usage: Usage) -> _Answer | None:
+    """The answer in a chat completion; None if it is none, nested however deeply."""
+    try:
+        completion = json.loads(content)
+        choice = completion["choices"][0]
+        text = choice["message"]["content"] or ""
         text.encode()  # JSON can spell half a character, which no file and no tokenizer takes.
-        tokens = answer.get("usage") or {}
+        tokens = completion.get("usage") or {}
         usage.prompt_tokens += tokens.get("prompt_tokens") or 0
         usage.completion_tokens += tokens.get("completion_tokens") or 0
-    except (ValueError, LookupError, TypeError, AttributeError):
+        return _Answer(str(text), choice.get("finish_reason") == "length")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
-    return str(text)
 
 
-def _retry_after_s(response: httpx.Response) -> float:
+def _retry_after_s(reply: _Reply) -> float:
     """What the header asks for, in seconds or as a date; 0 without one that can be read."""
-    value = response.headers.get("Retry-After", "")
+    value = reply.headers.get("Retry-After", "")
     try:
         return max(0.0, float(value))
     except ValueError:
@@ -252,6 +321,10 @@ def _retry_after_s(response: httpx.Response) -> float:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
     except (ValueError, TypeError):
         return 0.0
+
+
+def _as_time(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
 
 
 def _is_being_cancelled() -> bool:

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from slca_core import secrets
 from slca_core.checker import parse_vote
 from slca_core.config import CpuProfile, GpuProfile, LocalLauncher, ServiceConfig, ServicesConfig
 from slca_core.fingerprint import code_digest
@@ -36,8 +37,10 @@ STANDIN_CODE = {
 def identity(service: ServiceConfig) -> dict[str, Any]:
     """What of a service bears on its answers: model and decoding, the weights we serve or a stand-in's code; not where it runs."""
     values: dict[str, Any] = {"model": service.model, "temperature": service.temperature, "max_tokens": service.max_tokens}
-    if service.extra_body:
-        values["extra_body"] = service.extra_body
+    # As records have them: the value of a secret is no part of what a service is.
+    given = secrets.map_options(service.extra_body, lambda _, text: str(secrets.reference_to(text)))
+    if extra := secrets.without_references(given):
+        values["extra_body"] = extra
     if service.managed == "standin":
         values["standin_code"] = code_digest(*STANDIN_CODE.get(service.model, _STANDIN))
     if service.managed == "vllm" and service.deployment:

@@ -17,7 +17,7 @@ import pandas as pd
 from slca_core.errors import DataError
 from slca_core.failures import errors_by_boundary, is_finished
 from slca_core.json_lines import keep_lines
-from slca_core.services.usage import FAULTS, Usage, total
+from slca_core.services.usage import RARE, Usage, total
 
 if TYPE_CHECKING:
     # Who only reads metrics waits for no torch.
@@ -138,8 +138,7 @@ def summarise(update: int, records: Sequence[dict[str, Any]], routed: Advantages
     }
     del line["fmt"]
     for role, usage in usage_by_role(records).items():
-        # A kind of fault that did not happen has no curve.
-        line |= {f"{role}/{name}": value for name, value in usage.to_json().items() if value or name not in FAULTS}
+        line |= {f"{role}/{name}": value for name, value in usage.to_json().items() if value or name not in RARE}
     return line | {ours: float(status[theirs]) for ours, theirs in _STOCK.items() if theirs in status}
 
 

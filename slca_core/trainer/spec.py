@@ -72,6 +72,7 @@ class TrainSpec(Frozen):
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / name
         write_atomically(path, self.model_dump_json(indent=2))
+        path.chmod(0o600)
         return path
 
 

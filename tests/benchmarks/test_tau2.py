@@ -95,7 +95,7 @@ def play(python: Path, folder: Path, stage: Answer, *domains: str, model: str = 
 
 
 def evaluate(server: PolicyServer, user: str, config: Tau2Config, folder: Path, python: Path, seed: int = 0) -> list[dict]:
-    return tau2.evaluate(server, (USER, user), None, config, folder, python=python, seed=seed, env={})
+    return tau2.evaluate(server, (USER, user), None, config, folder, python=python, seed=seed)
 
 
 def successes(lines: list[dict]) -> tuple[int, int]:

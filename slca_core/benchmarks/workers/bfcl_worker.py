@@ -4,12 +4,13 @@ python bfcl_worker.py JOB.json
 
 The job: version (of bfcl-eval, that must be here), model (the name it is served under, without "_"), categories, ids (of items
 done already, which are left out), limit (first items of each category, or null), threads, max_tokens, out (a JSON-lines file that
-is added to). The server's address and key are OPENAI_BASE_URL and OPENAI_API_KEY. The executor evaluates what a model wrote: run it
-without other secrets in its environment.
+is added to). The server's address and key are OPENAI_BASE_URL and OPENAI_API_KEY; no line has what SLCA_HIDDEN lists. The executor
+evaluates what a model wrote: run it without other secrets in its environment.
 """
 
 import importlib.metadata
 import json
+import os
 import sys
 import tempfile
 import threading
@@ -114,6 +115,13 @@ def accuracy(handler, category, result, grade, answer, scores):
     return ast_file_runner(handler, [result], [grade], [answer], language, category, model, scores)[0]
 
 
+def hidden(line):
+    """A line without the secrets that a server may have repeated."""
+    for secret in json.loads(os.environ.get("SLCA_HIDDEN", "[]")):
+        line = line.replace(json.dumps(secret)[1:-1], "***")
+    return line
+
+
 def total(counts):
     """The sum over turns and steps, nested as the handler has them."""
     return sum(map(total, counts)) if isinstance(counts, list) else counts
@@ -133,7 +141,7 @@ def main():
             # The runners write their scores to a folder; threads must not meet there.
             if not hasattr(own, "scores"):
                 own.scores = Path(tempfile.mkdtemp(dir=folder))
-            line = json.dumps(run(handler, *item, own.scores), default=str)
+            line = hidden(json.dumps(run(handler, *item, own.scores), default=str))
             with lock:
                 out.write(line + "\n")
                 out.flush()

@@ -4,9 +4,10 @@ python tau2_worker.py JOB.json
 
 The job: distribution and version (of the package that must be here), domains, split, limit (first tasks of each domain, or null),
 trials, seed, done ([domain, task, trial] that are left out), max_steps, max_errors, threads, out (a JSON-lines file that is added
-to), and agent and user: endpoints of {model, key_env (environment variable with the key, or null), args (of litellm's completion:
-api_base, temperature, max_tokens, timeout, num_retries)}. `judge`, such an endpoint or null, is asked where a task is graded by a
-model. `agent: null` measures the floor: the user leaves before the agent has said a word.
+to), and agent and user: endpoints of {model, args (of litellm's completion: api_base, api_key, temperature, max_tokens, timeout,
+num_retries)}. `judge`, such an endpoint or null, is asked where a task is graded by a model. `${env:NAME}` anywhere in the job is
+that variable; no line has what SLCA_HIDDEN lists. `agent: null` measures the floor: the user leaves before the agent has said a
+word.
 
 The line: domain, id, trial, success, error (null, or who failed, "policy", "user", "judge" or "task", and how), fault (null, or
 what the policy did that is no message: "overflow", "empty", "unreadable"), seconds, what agent and user were asked, and what the
@@ -17,6 +18,7 @@ import importlib.metadata
 import json
 import os
 import random
+import re
 import sys
 import threading
 import time
@@ -117,22 +119,17 @@ def connect(job):
     if job["judge"]:
         evaluator_nl_assertions.generate = metered(evaluator_nl_assertions.generate, "judge")
         evaluator_nl_assertions.DEFAULT_LLM_NL_ASSERTIONS = f"openai/{job['judge']['model']}"
-        evaluator_nl_assertions.DEFAULT_LLM_NL_ASSERTIONS_ARGS = arguments(job["judge"])
-
-
-def arguments(endpoint):
-    key = os.environ.get(endpoint["key_env"] or "", "EMPTY")
-    return {**endpoint["args"], "api_key": key}
+        evaluator_nl_assertions.DEFAULT_LLM_NL_ASSERTIONS_ARGS = job["judge"]["args"]
 
 
 def settings(job, domain):
     """What tau2's runner takes for one task, but for the task itself."""
-    nobody = {"model": "none", "key_env": None, "args": {}}
+    nobody = {"model": "none", "args": {"api_key": "EMPTY"}}
     agent, user = job["agent"] or nobody, job["user"] or nobody
     return {
         **{"domain": domain, "agent": "llm_agent", "user": "user_simulator"},
-        **{"llm_agent": f"openai/{agent['model']}", "llm_args_agent": arguments(agent)},
-        **{"llm_user": f"openai/{user['model']}", "llm_args_user": arguments(user)},
+        **{"llm_agent": f"openai/{agent['model']}", "llm_args_agent": agent["args"]},
+        **{"llm_user": f"openai/{user['model']}", "llm_args_user": user["args"]},
         **{"max_steps": job["max_steps"], "max_errors": job["max_errors"]},
     }
 
@@ -182,6 +179,22 @@ def asks_model(task):
     return any(part.value == "NL_ASSERTION" for part in basis)
 
 
+def filled(value):
+    """The job with each `${env:NAME}` in it replaced by that variable, which no file has."""
+    if isinstance(value, str):
+        return re.sub(r"\$\{env:(\w+)\}", lambda found: os.environ[found[1]], value)
+    if isinstance(value, dict):
+        return {key: filled(part) for key, part in value.items()}
+    return [filled(part) for part in value] if isinstance(value, list) else value
+
+
+def hidden(line):
+    """A line without the secrets that a server may have repeated."""
+    for secret in json.loads(os.environ.get("SLCA_HIDDEN", "[]")):
+        line = line.replace(json.dumps(secret)[1:-1], "***")
+    return line
+
+
 def trial_seeds(seed, trials):
     """As tau2's own command draws them."""
     draw = random.Random(seed)
@@ -189,7 +202,7 @@ def trial_seeds(seed, trials):
 
 
 def main():
-    job = json.loads(Path(sys.argv[1]).read_text())
+    job = filled(json.loads(Path(sys.argv[1]).read_text()))
     found = importlib.metadata.version(job["distribution"])
     if found != job["version"]:
         sys.exit(
@@ -210,7 +223,7 @@ def main():
     with open(job["out"], "a") as out, ThreadPoolExecutor(job["threads"]) as pool:
 
         def work(one):
-            line = json.dumps(play(job, *one), default=str)
+            line = hidden(json.dumps(play(job, *one), default=str))
             with lock:
                 out.write(line + "\n")
                 out.flush()

@@ -74,6 +74,7 @@ class SlurmJob:
         if self._code() == 0:
             return
         write_atomically(self.script, script)
+        self.script.chmod(0o600)
         if shutil.which("sbatch") is None:
             raise ConfigError(
                 f"Slurm was expected here (machine.launcher.kind: slurm), there is no sbatch. The script is {self.script}: submit "
