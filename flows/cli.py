@@ -173,6 +173,23 @@ def rescore(
 
 
 @app.command()
+def verify(
+    study_file: Annotated[Path | None, typer.Argument(help="its steps alone; every step below --root if none is named")] = None,
+    overrides: Overrides = None,
+    root: Annotated[Path, typer.Option(help="the state folder of your studies, where no study is named")] = Path(".slca"),
+    stamp: Annotated[bool, typer.Option("--stamp", help="records of earlier versions get digests of the files there are")] = False,
+) -> None:
+    """Read every output of finished steps and compare it with its record; exit code 1 if anything differs or is missing."""
+    study = _load(study_file, overrides) if study_file else None
+    if not study:
+        _settle(root)
+    from flows import cli_verify
+    from tasks.verify import verify_root, verify_study
+
+    cli_verify.show(verify_study(study, stamping=stamp) if study else verify_root(root, stamping=stamp))
+
+
+@app.command()
 def ui(study_file: StudyFile, overrides: Overrides = None, port: Annotated[int, typer.Option(help="loopback port")] = 5000) -> None:
     """Open MLflow on the study's runs."""
     study = _load(study_file, overrides)

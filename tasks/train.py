@@ -55,6 +55,8 @@ CODE = (
     "slca_core.trainer.spec",
     "slca_core.trainer.trainer",
 )
+# DeepSpeed's states are many times the checkpoint; a run of more updates is another step, which begins at the beginning.
+SCRATCH = ("deepspeed", "spool")
 
 
 def training_code(arm: Arm) -> tuple[str, ...]:
@@ -80,6 +82,7 @@ def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) 
         inputs={"rl_split": data.facts["files"]["rl.parquet"], "sft": sft.output_digest},
         code=training_code(arm),
         placement=placement(study),
+        scratch=SCRATCH,
     )
 
 
@@ -91,7 +94,7 @@ def train_arm(study: Study, arm: Arm, seed: int, data: Record, sft: Record, serv
     shared = workspace.store.find(step)
     with Tracking(study).child(step, condition=arm.name, seed=seed) as run:
         record = shared or workspace.store.run(step, lambda folder: _train(study, arm, seed, data, sft, services, folder, run))
-        run.follow(read_lines(record.folder / "metrics.jsonl"))
+        run.follow(read_lines(record.output("metrics.jsonl")))
         run.finish(record, datasets=[("rl", split_path(data, "rl"))])
     note = f"shares {record.name}'s run" if shared and not record.name.startswith(f"{arm.name}-") else f"{record.seconds:.0f} s"
     say(f"[bold]train[/]     {arm.title}, seed {seed}: {record.facts['updates']} updates, {note}")

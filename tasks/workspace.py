@@ -6,7 +6,7 @@ from pathlib import Path
 
 from slca_core.config import Study
 from slca_core.digest_cache import DigestCache
-from slca_core.records import Store
+from slca_core.records import Store, digest_cache_path
 from tasks import QUIET
 from tasks.progress import say
 
@@ -15,8 +15,8 @@ class Workspace:
     def __init__(self, study: Study) -> None:
         self.study = study
         self.root: Path = study.root.resolve()
-        self.store = Store(self.root, on_wait=say)
-        self.inputs = DigestCache(self.root / "cache" / "digests.db")
+        self.store = Store(self.root, say=say)
+        self.inputs = DigestCache(digest_cache_path(self.root))
 
     @property
     def logs(self) -> Path:
