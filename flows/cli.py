@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -18,7 +17,7 @@ from rich.markup import escape
 from flows import cli_core
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, SlcaError
-from tasks.workspace import Workspace, quiet_environment
+from tasks.workspace import quiet_environment
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 app.command()(cli_core.replay)
@@ -193,16 +192,9 @@ def verify(
 def ui(study_file: StudyFile, overrides: Overrides = None, port: Annotated[int, typer.Option(help="loopback port")] = 5000) -> None:
     """Open MLflow on the study's runs."""
     study = _load(study_file, overrides)
-    from slca_core.services.process import LOOPBACK, require_free
+    from flows import cli_ui
 
-    store = Workspace(study).mlflow_store
-    if not store.is_file():
-        raise ConfigError(f"An MLflow store was expected at {store}, there is none yet. Run: slca run {study_file}")
-    require_free(port, "MLflow's pages")
-    console.print(f"MLflow: http://{LOOPBACK}:{port}  (experiment {study.name}; Ctrl-C ends it)", highlight=False)
-    where = ["--backend-store-uri", Workspace(study).mlflow_uri, "--host", LOOPBACK, "--port", str(port)]
-    argv = [sys.executable, "-m", "mlflow", "ui", *where]
-    raise SystemExit(subprocess.call(argv))
+    cli_ui.show(study, study_file, port)
 
 
 @app.command()
