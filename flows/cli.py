@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Annotated, Literal
@@ -32,9 +33,9 @@ Overrides = Annotated[
 Format = Literal["markdown", "json", "html", "latex"]
 
 
-def _load(path: Path, overrides: list[str] | None) -> Study:
+def _load(path: Path, overrides: list[str] | None, *, writing: bool = False) -> Study:
     study = load_study(path, tuple(overrides or ()))
-    _settle(study.root)
+    _settle(study.root, writing=writing)
     return study
 
 
@@ -42,10 +43,13 @@ def _with_seeds(overrides: list[str] | None, seeds: str) -> list[str]:
     return [*(overrides or ()), *([f"seeds=[{seeds}]"] if seeds else [])]
 
 
-def _settle(root: Path) -> None:
+def _settle(root: Path, *, writing: bool = False) -> None:
     """Everything that is imported from here on keeps its state below `root`; Prefect wants the folder to be there."""
     try:
         root.mkdir(parents=True, exist_ok=True)
+        if writing:
+            with tempfile.TemporaryFile(dir=root):
+                pass
     except OSError as error:
         raise ConfigError(f"The state folder {root} (root) was expected to be one that can be written: {error}.") from None
     os.environ.update(quiet_environment(root))
@@ -54,7 +58,7 @@ def _settle(root: Path) -> None:
 @app.command()
 def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str, typer.Option(help="e.g. 1,2,3")] = "") -> None:
     """Reproduce a study: what has a record is not run again."""
-    study = _load(study_file, _with_seeds(overrides, seeds))
+    study = _load(study_file, _with_seeds(overrides, seeds), writing=True)
     from tasks.prefect_server import private_server
 
     # Both take seconds, one of them another process's.
@@ -149,7 +153,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="of sampled rollouts and trials")] = 1,
 ) -> None:
     """Ask a study's benchmarks of a checkpoint or an endpoint that no study trained; `slca run` evaluates a study's own."""
-    study = _load(study_file, overrides)
+    study = _load(study_file, overrides, writing=True)
     from flows import cli_evaluate
 
     cli_evaluate.show(study, checkpoint=checkpoint, endpoint=endpoint, model=model, key_env=api_key_env, seed=seed)
@@ -165,7 +169,7 @@ def rescore(
     ] = None,
 ) -> None:
     """Score a study's stored rollouts again with every endpoint down; exit code 1 if rewards differ though nothing was changed."""
-    study = _load(study_file, overrides)
+    study = _load(study_file, overrides, writing=True)
     from flows import cli_rescore
 
     cli_rescore.show(study, load_study(study_file, (*(overrides or ()), *(under or ()))))
@@ -191,7 +195,7 @@ def verify(
 @app.command()
 def ui(study_file: StudyFile, overrides: Overrides = None, port: Annotated[int, typer.Option(help="loopback port")] = 5000) -> None:
     """Open MLflow on the study's runs."""
-    study = _load(study_file, overrides)
+    study = _load(study_file, overrides, writing=True)
     from flows import cli_ui
 
     cli_ui.show(study, study_file, port)

@@ -17,11 +17,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from slca_core.errors import ConfigError
 from slca_core.estimators import ESTIMATORS, Estimator
+from slca_core.yaml_bounds import bounded
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ARMS = REPOSITORY / "configs" / "arms"
 # Rows of tables that are no arms: the SFT checkpoints, and the floor of tau2-bench.
 CONDITIONS = ("sft", "sft_full", "do_nothing")
+
+MAX_NAME = 100  # Characters; with seeds, digests and endings it names files, which end at 255.
 
 ProcessReward = Literal["hierr", "none", "reference_outcome", "execution", "rltr"]
 
@@ -54,7 +57,7 @@ class Frozen(BaseModel):
 class Arm(Frozen):
     """One condition of the comparison, as a value: estimator x process reward x simulator conditioning."""
 
-    name: str = Field(pattern=r"^[a-z0-9_]+$")
+    name: str = Field(pattern=r"^[a-z0-9_]+$", max_length=MAX_NAME)
     title: str
     estimator: Annotated[Estimator, BeforeValidator(named_estimator, json_schema_input_type=EstimatorName | Estimator)] = Field(
         description="a name in slca_core.estimators.ESTIMATORS, or an estimator's own fields"
@@ -115,12 +118,20 @@ class Arm(Frozen):
         return (self.mocker, "judge", *(["checker"] if self.asks_checker else []))
 
 
+def _is_file(path: Path) -> bool:
+    """False as well for what no file can be called."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def load_arm(value: Any) -> Any:
     """An arm given by name stands in configs/arms/<name>.yaml; a mapping is taken as it is."""
     if not isinstance(value, str):
         return value
     path = ARMS / f"{value}.yaml"
-    if not path.is_file():
+    if not _is_file(path):
         known = sorted(file.stem for file in ARMS.glob("*.yaml"))
         raise ValueError(f"no arm file {path.name} in {ARMS}; known arms: {', '.join(known)}")
     return {"name": value, **_read_mapping(path)}
@@ -129,8 +140,8 @@ def load_arm(value: Any) -> Any:
 def _read_mapping(path: Path) -> dict[str, Any]:
     """ValueError, as a validator may raise it, if the file holds anything else."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        values = yaml.safe_load(bounded(path.read_text(encoding="utf-8")))
+    except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} was expected to hold a mapping of settings, it holds {type(values).__name__}.")
@@ -568,7 +579,9 @@ class NotifyConfig(Frozen):
 class Study(Frozen):
     """Everything one reproduction needs to know; what is left alone below `sft` and `rl` is the paper's."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="lower-case; reports, runs and records are found by it")
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=MAX_NAME, description="lower-case; reports, runs and records are found by it"
+    )
     description: str = Field("", description="a sentence for the report")
     root: Path = Field(Path(".slca"), description="all state: artifacts, MLflow store, Prefect, caches, logs")
     seeds: tuple[int, ...] = Field((1,), min_length=1, description="every arm is trained and evaluated under each; SFT has its own")
@@ -650,7 +663,7 @@ class Study(Frozen):
 
 def load_study(path: Path, overrides: tuple[str, ...] = ()) -> Study:
     """Reads a study file and applies `key.sub=value` overrides; ConfigError lists everything that is wrong with it."""
-    if not path.is_file():
+    if not _is_file(path):
         raise ConfigError(
             f"A study file was expected at {path}, there is none. The shipped ones are in {REPOSITORY / 'configs' / 'studies'}."
         )
@@ -680,9 +693,11 @@ def _apply(values: dict[str, Any], override: str) -> None:
         if not isinstance(values, dict):
             raise ConfigError(f"The override {override!r} goes below {parent!r}, which is no mapping.")
     try:
-        values[leaf] = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ConfigError(f"The value of the override {override!r} is not YAML.") from None
+        values[leaf] = yaml.safe_load(bounded(text))
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(
+            f"The value of the override {override[:80]!r} is not YAML: {' '.join(str(error).split())[:200]}"
+        ) from None
 
 
 # Of a pydantic model, and of a dataclass.

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -17,7 +18,7 @@ from pydantic import ConfigDict
 from slca_core.benchmarks import tau2 as benchmark
 from slca_core.benchmarks import toucan as toucan_test
 from slca_core.config import Frozen, Study
-from slca_core.errors import ConfigError
+from slca_core.errors import ConfigError, DataError
 from slca_core.json_lines import read_lines
 from slca_core.matching import Certificate
 from slca_core.records import Record, write_atomically
@@ -349,9 +350,16 @@ def read_overviews(studies: Sequence[Study]) -> tuple[list[Overview], list[str]]
                 f"{study.name} is {study.paper_backbone}."
             )
         path = report_paths(study).json
-        values = json.loads(path.read_text()) if path.is_file() else {}
+        values = _read_report(path) if path.is_file() else {}
         if "runs" in values.get("overview", {}):
             found.append(overview.from_json(values["overview"]))
         else:
             unfinished.append(study.name)
     return found, [f"No report of this version yet: {', '.join(unfinished)}."] if unfinished else []
+
+
+def _read_report(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DataError(f"A report was expected in {path}, it cannot be read: {error}. `slca run` writes it again.") from None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slca_core.benchmarks.toucan import PolicyServer
-from slca_core.config import Study
+from slca_core.config import MAX_NAME, Study
 from slca_core.errors import ConfigError
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.policy import adopt_chat_format, require_checkpoint
@@ -89,7 +89,7 @@ def evaluate_folder(study: Study, checkpoint: Path, seed: int) -> Record:
 
 def _folder_name(text: str) -> str:
     """A model's name as part of a path."""
-    return re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip(".-") or "model"
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", text)[:MAX_NAME].strip(".-") or "model"
 
 
 def _evaluate(study: Study, step: Step, name: str, seed: int, ask: Asking, *, checkpoint: str) -> Record:

@@ -23,6 +23,7 @@ from mlflow.tracking.context.registry import resolve_tags
 
 from slca_core.config import Study
 from slca_core.fingerprint import digest, file_digest
+from slca_core.json_lines import read_lines
 from slca_core.records import RECORD, Record, Step
 from tasks.mlflow_store import artifacts_of, open_store, store_lock, store_uri
 from tasks.progress import say
@@ -151,7 +152,7 @@ class ChildRun:
 
     def log_curve(self, path: Path, step_key: str) -> None:
         """Logs a JSON-lines file of one curve."""
-        self.follow([json.loads(line) for line in path.read_text().splitlines()], step_key)
+        self.follow(read_lines(path, needs=(step_key,)), step_key)
 
     def finish(self, record: Record, datasets: Sequence[tuple[str, Path]] = ()) -> None:
         """Resolved configuration as parameters, the datasets by digest, the record as an artifact."""
