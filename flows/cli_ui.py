@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -33,28 +30,11 @@ def show(study: Study, study_file: Path, port: int) -> None:
         open_store(workspace.root)
     where = ("--backend-store-uri", store_uri(workspace.root), "--host", LOOPBACK, "--port", str(port))
     log = workspace.logs / "mlflow.log"
-    with _interrupted_by_sigterm():
-        pages = start([sys.executable, "-m", "mlflow", "server", "--workers", "1", *where], log, _ENVIRONMENT)
-        try:
-            console.print(f"MLflow: http://{LOOPBACK}:{port}  (experiment {study.name}; Ctrl-C ends it)", highlight=False)
-            pages.wait()
-        except KeyboardInterrupt:
-            return
-        finally:
-            stop(pages)
-    raise ServiceError(f"MLflow's pages ended with code {pages.returncode}. The end of {log}:\n{tail(log)}")
-
-
-@contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """SIGTERM and a closed terminal interrupt the block as Ctrl-C does."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {sign: signal.signal(sign, interrupt) for sign in (signal.SIGTERM, signal.SIGHUP)}
+    # However this process ends, its child is tethered to it.
+    pages = start([sys.executable, "-m", "mlflow", "server", "--workers", "1", *where], log, _ENVIRONMENT)
     try:
-        yield
+        console.print(f"MLflow: http://{LOOPBACK}:{port}  (experiment {study.name}; Ctrl-C ends it)", highlight=False)
+        pages.wait()
     finally:
-        for sign, handler in before.items():
-            signal.signal(sign, handler)
+        stop(pages)
+    raise ServiceError(f"MLflow's pages ended with code {pages.returncode}. The end of {log}:\n{tail(log)}")
