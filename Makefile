@@ -8,6 +8,8 @@ STUDY  ?= configs/studies/smoke.yaml
 PYTHON ?= python3.11
 SLCA   := .venv/bin/slca
 LOCK   := requirements/cpu.txt
+# Never through a link, and anew only if the lock or Python is another.
+BUILD  := slca_core.benchmarks.environment
 
 .PHONY: reproduce test ui env bench bench-bfcl bench-tau2 chaos lint clean
 .DEFAULT_GOAL := reproduce
@@ -21,27 +23,17 @@ test: env
 ui: env
 	$(SLCA) ui $(STUDY)
 
-bench: env .venv-peers/.complete
+# The peers lie over .venv, whose packages they see.
+bench: env
+	.venv/bin/python -m $(BUILD) .venv-peers requirements/peers.txt --above .venv/lib/python3.11/site-packages
 	.venv-peers/bin/python -m tests.bench
 
 # The benchmarks' own code; a study that evaluates on one builds its environment itself.
-bench-bfcl: .venv-bfcl/.complete
-bench-tau2: .venv-tau2/.complete
-
-.venv-bfcl/.complete .venv-tau2/.complete: .venv-%/.complete: requirements/bench-%.txt
-	$(PYTHON) -m venv --clear .venv-$*
-	.venv-$*/bin/python -m pip --disable-pip-version-check --quiet install --no-deps -r $<
-	touch $@
+bench-bfcl bench-tau2: bench-%:
+	$(PYTHON) -m $(BUILD) .venv-$* requirements/bench-$*.txt
 
 chaos: env
 	.venv/bin/python -m tests.chaos
-
-# The peers lie over .venv, whose packages they see.
-.venv-peers/.complete: requirements/peers.txt .venv/.complete
-	.venv/bin/python -m venv .venv-peers
-	echo "$(CURDIR)/.venv/lib/python3.11/site-packages" > .venv-peers/lib/python3.11/site-packages/below.pth
-	.venv-peers/bin/python -m pip --disable-pip-version-check --quiet install --no-deps -r requirements/peers.txt
-	touch $@
 
 lint: env
 	.venv/bin/ruff check .

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,7 +19,7 @@ from flows import cli_core
 from flows.interruption import ending_at_signals
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, SlcaError
-from tasks.workspace import Workspace, quiet_environment
+from tasks.workspace import quiet_environment
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 app.command()(cli_core.replay)
@@ -34,9 +34,9 @@ Overrides = Annotated[
 Format = Literal["markdown", "json", "html", "latex"]
 
 
-def _load(path: Path, overrides: list[str] | None) -> Study:
+def _load(path: Path, overrides: list[str] | None, *, writing: bool = False) -> Study:
     study = load_study(path, tuple(overrides or ()))
-    _settle(study.root)
+    _settle(study.root, writing=writing)
     return study
 
 
@@ -44,10 +44,13 @@ def _with_seeds(overrides: list[str] | None, seeds: str) -> list[str]:
     return [*(overrides or ()), *([f"seeds=[{seeds}]"] if seeds else [])]
 
 
-def _settle(root: Path) -> None:
+def _settle(root: Path, *, writing: bool = False) -> None:
     """Everything that is imported from here on keeps its state below `root`; Prefect wants the folder to be there."""
     try:
         root.mkdir(parents=True, exist_ok=True)
+        if writing:
+            with tempfile.TemporaryFile(dir=root):
+                pass
     except OSError as error:
         raise ConfigError(f"The state folder {root} (root) was expected to be one that can be written: {error}.") from None
     os.environ.update(quiet_environment(root))
@@ -56,7 +59,7 @@ def _settle(root: Path) -> None:
 @app.command()
 def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str, typer.Option(help="e.g. 1,2,3")] = "") -> None:
     """Reproduce a study: what has a record is not run again."""
-    study = _load(study_file, _with_seeds(overrides, seeds))
+    study = _load(study_file, _with_seeds(overrides, seeds), writing=True)
     from tasks.prefect_server import private_server
 
     # Both take seconds, one of them another process's.
@@ -151,7 +154,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="of sampled rollouts and trials")] = 1,
 ) -> None:
     """Ask a study's benchmarks of a checkpoint or an endpoint that no study trained; `slca run` evaluates a study's own."""
-    study = _load(study_file, overrides)
+    study = _load(study_file, overrides, writing=True)
     from flows import cli_evaluate
 
     cli_evaluate.show(study, checkpoint=checkpoint, endpoint=endpoint, model=model, key_env=api_key_env, seed=seed)
@@ -167,26 +170,36 @@ def rescore(
     ] = None,
 ) -> None:
     """Score a study's stored rollouts again with every endpoint down; exit code 1 if rewards differ though nothing was changed."""
-    study = _load(study_file, overrides)
+    study = _load(study_file, overrides, writing=True)
     from flows import cli_rescore
 
     cli_rescore.show(study, load_study(study_file, (*(overrides or ()), *(under or ()))))
 
 
 @app.command()
+def verify(
+    study_file: Annotated[Path | None, typer.Argument(help="its steps alone; every step below --root if none is named")] = None,
+    overrides: Overrides = None,
+    root: Annotated[Path, typer.Option(help="the state folder of your studies, where no study is named")] = Path(".slca"),
+    stamp: Annotated[bool, typer.Option("--stamp", help="records of earlier versions get digests of the files there are")] = False,
+) -> None:
+    """Read every output of finished steps and compare it with its record; exit code 1 if anything differs or is missing."""
+    study = _load(study_file, overrides) if study_file else None
+    if not study:
+        _settle(root)
+    from flows import cli_verify
+    from tasks.verify import verify_root, verify_study
+
+    cli_verify.show(verify_study(study, stamping=stamp) if study else verify_root(root, stamping=stamp))
+
+
+@app.command()
 def ui(study_file: StudyFile, overrides: Overrides = None, port: Annotated[int, typer.Option(help="loopback port")] = 5000) -> None:
     """Open MLflow on the study's runs."""
-    study = _load(study_file, overrides)
-    from slca_core.services.process import LOOPBACK, require_free
+    study = _load(study_file, overrides, writing=True)
+    from flows import cli_ui
 
-    store = Workspace(study).mlflow_store
-    if not store.is_file():
-        raise ConfigError(f"An MLflow store was expected at {store}, there is none yet. Run: slca run {study_file}")
-    require_free(port, "MLflow's pages")
-    console.print(f"MLflow: http://{LOOPBACK}:{port}  (experiment {study.name}; Ctrl-C ends it)", highlight=False)
-    where = ["--backend-store-uri", Workspace(study).mlflow_uri, "--host", LOOPBACK, "--port", str(port)]
-    argv = [sys.executable, "-m", "mlflow", "ui", *where]
-    raise SystemExit(subprocess.call(argv))
+    cli_ui.show(study, study_file, port)
 
 
 @app.command()

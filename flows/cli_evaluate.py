@@ -52,7 +52,7 @@ def show(study: Study, *, checkpoint: Path | None, endpoint: str | None, model: 
 
 
 def _print(study: Study, record: Record) -> None:
-    items = read_results(record.folder / ITEMS)
+    items = read_results(record.output(ITEMS))
     table = Table("benchmark", "subset", "right", "%", "errors", box=box.SIMPLE_HEAD)
     for column in table.columns[2:]:
         column.justify = "right"
@@ -73,7 +73,7 @@ def print_figures(study: Study, items: pd.DataFrame) -> None:
     shown, rows = {_ASKED: "%, 95% interval"}, [items.assign(condition=_ASKED)]
     if study.evaluation.tau2 and (floor := Workspace(study).store.find(floor_step(study))):
         shown[DO_NOTHING.name] = DO_NOTHING.title
-        rows.append(read_results(floor.folder / ITEMS).assign(condition=DO_NOTHING.name))
+        rows.append(read_results(floor.output(ITEMS)).assign(condition=DO_NOTHING.name))
     table = Table("figure", *shown.values(), box=box.SIMPLE_HEAD)
     for name, found in figures(study, pd.concat(rows, ignore_index=True)).items():
         table.add_row(name, *(found.get(condition, NOTHING) for condition in shown))

@@ -43,12 +43,19 @@ def show(study: Study, *, step: str | None, with_commands: bool) -> None:
         console.print(f"arms     matched: they differ in what they declare only, {len(certificate.same)} settings are alike")
     for mismatch in certificate.mismatches:
         console.print(f"[red]arms     not matched[/]  {mismatch.sentence()}", highlight=False)
-    picture = draw_dag([_node(one) for one in plan.steps], Workspace(study).reports / "plan.svg")
-    console.print(f"picture  {picture}", highlight=False, soft_wrap=True)
+    console.print(f"picture  {_picture(plan)}", highlight=False, markup=False, soft_wrap=True)
     if with_commands:
         for title, lines in commands(study):
             console.print(f"\n[bold]# {title}[/]", highlight=False, soft_wrap=True)
             console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+
+
+def _picture(plan: Plan) -> str:
+    """Where it is, or why there is none: a plan may be read where nothing can be written."""
+    try:
+        return str(draw_dag([_node(one) for one in plan.steps], Workspace(plan.study).reports / "plan.svg"))
+    except OSError as error:
+        return f"none, since it cannot be written: {error}"
 
 
 def _table(plan: Plan) -> Table:

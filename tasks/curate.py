@@ -26,7 +26,8 @@ CODE = ("slca_core.curation", "slca_core.services.mocking", "slca_core.calls", "
 
 
 def split_path(data: Record, split: str) -> Path:
-    return data.folder / f"{split}.parquet"
+    """DataError if the split is not as it was recorded."""
+    return data.output(f"{split}.parquet")
 
 
 def curation_step(study: Study, *, planned: bool = False) -> Step:

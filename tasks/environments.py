@@ -1,16 +1,10 @@
-"""Environments of benchmarks whose pins clash with ours: built by make when a study first wants one."""
+"""Environments of benchmarks whose pins clash with ours: built when a study first wants one."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-from filelock import FileLock
-
-from slca_core.benchmarks import bfcl, tau2
+from slca_core.benchmarks import bfcl, environment, tau2
 from slca_core.config import REPOSITORY, Study, Tau2Config
 from slca_core.errors import ConfigError
 from slca_core.fingerprint import digest, file_digest
@@ -18,16 +12,18 @@ from slca_core.records import not_there
 from tasks.progress import say
 from tasks.workspace import Workspace
 
+_BFCL_LOCK, _TAU2_LOCK = (REPOSITORY / "requirements" / f"bench-{name}.txt" for name in ("bfcl", "tau2"))
+
 
 def require_bfcl() -> Path:
     """The interpreter of BFCL's environment."""
-    return _require(bfcl.ENVIRONMENT, "bench-bfcl", "BFCL V3's own code, half a gigabyte")
+    return environment.require(bfcl.ENVIRONMENT, _BFCL_LOCK, say=say)
 
 
 def require_tau2(config: Tau2Config) -> Path:
     """The interpreter of tau2-bench's environment: the study's own, or the one that is packaged."""
     if config.python is None:
-        return _require(tau2.ENVIRONMENT, "bench-tau2", f"tau2-bench as {config.version} packs it, a gigabyte")
+        return environment.require(tau2.ENVIRONMENT, _TAU2_LOCK, say=say)
     if config.data_dir and not (config.data_dir / "tau2" / "domains").is_dir():
         raise ConfigError(
             f"The data of {config.version} was expected in {config.data_dir} (evaluation.tau2.data_dir); it has no tau2/domains. "
@@ -44,10 +40,10 @@ def require_tau2(config: Tau2Config) -> Path:
 def installed(study: Study, benchmark: str) -> dict[str, str]:
     """Digests of what a benchmark's code and data are installed from: our lock, or the files of an official install's data."""
     if benchmark == bfcl.NAME:
-        return {"bfcl lock": file_digest(REPOSITORY / "requirements" / "bench-bfcl.txt")}
+        return {"bfcl lock": file_digest(_BFCL_LOCK)}
     config = study.evaluation.tau2
     if config is None or config.python is None:
-        return {"tau2 lock": file_digest(REPOSITORY / "requirements" / "bench-tau2.txt")}
+        return {"tau2 lock": file_digest(_TAU2_LOCK)}
     if config.data_dir is None:
         return {}
     if not config.data_dir.is_dir():
@@ -55,23 +51,3 @@ def installed(study: Study, benchmark: str) -> dict[str, str]:
     root, of_file = config.data_dir / "tau2", Workspace(study).inputs.file_digest
     files = sorted(path for part in ("domains", "user_simulator") for path in (root / part).rglob("*") if path.is_file())
     return {"tau2 data": digest({path.relative_to(root).as_posix(): of_file(path) for path in files})}
-
-
-def _require(environment: Path, target: str, what: str) -> Path:
-    """Its interpreter; built if it is not there, and again if its lock has changed."""
-    if (environment / ".complete").exists() and shutil.which("make") is None:
-        return environment / "bin" / "python"
-    with FileLock(environment.with_suffix(".lock")):
-        if _make("--question", target).returncode:
-            say(f"building {environment.name} once: {what}")
-            made = _make(target)
-            if made.returncode:
-                end = "\n".join((made.stdout + made.stderr).splitlines()[-10:])
-                raise ConfigError(f"{what} was expected to install (make {target}); it ended with code {made.returncode}:\n{end}")
-    return environment / "bin" / "python"
-
-
-def _make(*argv: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PIP_NO_INPUT": "1"}
-    command = ["make", *argv, f"PYTHON={sys.executable}"]
-    return subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=False)

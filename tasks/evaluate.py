@@ -14,7 +14,6 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from slca_core.benchmarks import bfcl, tau2
-from slca_core.benchmarks.journal import Journal
 from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.config import Study
 from slca_core.errors import ConfigError
@@ -22,7 +21,7 @@ from slca_core.records import Record, Step
 from slca_core.reporting import bfcl as bfcl_report
 from slca_core.reporting import tau2 as tau2_report
 from slca_core.reporting.tables import Condition
-from slca_core.results import results_digest
+from slca_core.results import read_results, results_digest
 from slca_core.rollout import Limits, Scoring
 from slca_core.services.frozen import Serving
 from slca_core.services.two_stage import two_stage
@@ -104,7 +103,7 @@ def benchmarks_step(
         code.append("slca_core.services.two_stage")
     config["services"] = services_identity(study.services, dict.fromkeys(roles))
     kind, placed = ("evaluate", placement(study)) if of_study else ("benchmark", {})
-    return Step(step=kind, name=name, config=config, inputs=inputs, code=tuple(code), placement=placed)
+    return Step(step=kind, name=name, config=config, inputs=inputs, code=tuple(code), placement=placed, scratch=(JOURNAL,))
 
 
 def require_room(study: Study) -> None:
@@ -129,8 +128,7 @@ def evaluate_checkpoint(
         record = workspace.store.run(
             step, lambda folder: _evaluate(study, condition, seed, data, checkpoint, summariser, services, folder)
         )
-        Journal(record.folder / JOURNAL).remove()
-        log_results(run, study, pd.read_parquet(record.folder / ITEMS).assign(condition=condition))
+        log_results(run, study, read_results(record.output(ITEMS)).assign(condition=condition))
         run.log_values(
             {f"{role}/{name}": value for role, usage in record.facts["services"].items() for name, value in usage.items()}
         )

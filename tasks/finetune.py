@@ -36,11 +36,13 @@ CODE = (
     "slca_core.trainer.run_sft",
 )
 Splits = tuple[Literal["sft", "rl"], ...]
+SCRATCH = ("model-deepspeed",)
 _BATCH = re.compile(r"Train step of epoch (\d+):[^\r\n]*? (\d+)/(\d+) \[[^\]\r\n]*?gpt_loss=([\d.]+(?:e[+-]?\d+)?)")
 
 
 def model_path(record: Record) -> Path:
-    return record.folder / "model"
+    """The checkpoint that a step made, to be loaded; DataError if a file of it is not as it was recorded."""
+    return record.output("model")
 
 
 def policy_step(study: Study, data: Record, *, planned: bool = False) -> Step:
@@ -66,6 +68,7 @@ def finetune_step(study: Study, data: Record, policy: Record, name: str, splits:
         inputs={"data": data.output_digest, "policy": policy.output_digest},
         code=CODE,
         placement=placement(study),
+        scratch=SCRATCH,
     )
 
 
@@ -97,7 +100,7 @@ def finetune(study: Study, data: Record, policy: Record, name: str, splits: Spli
     with tracking.child(step, condition=name, seed=study.sft.seed) as run:
         record = workspace.store.run(step, lambda folder: _finetune(study, data, policy, name, splits, epochs, folder))
         run.finish(record, datasets=[(split, split_path(data, split)) for split in splits])
-        run.log_curve(record.folder / "loss.jsonl", step_key="step")
+        run.log_curve(record.output("loss.jsonl"), step_key="step")
     say(f"[bold]finetune[/]  {name}: {record.facts['steps']} steps, last loss {record.facts['loss']:.3f}, {record.seconds:.0f} s")
     return record
 

@@ -37,7 +37,7 @@ def recorded(study: Study, data: Record, sft: Record, runs: Mapping[tuple[str, i
 
 def spent_by(run: Record) -> Spent:
     """Summed over the run's updates."""
-    lines = read_lines(run.folder / "metrics.jsonl")
+    lines = read_lines(run.output("metrics.jsonl"), needs=("rollouts", "prompt_tokens", "response_tokens"))
     rollouts = [int(line["rollouts"]) for line in lines]
     per_rollout = [line["prompt_tokens"] + line["response_tokens"] for line in lines]
     return Spent(

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -17,7 +18,7 @@ from pydantic import ConfigDict
 from slca_core.benchmarks import tau2 as benchmark
 from slca_core.benchmarks import toucan as toucan_test
 from slca_core.config import Frozen, Study
-from slca_core.errors import ConfigError
+from slca_core.errors import ConfigError, DataError
 from slca_core.json_lines import read_lines
 from slca_core.matching import Certificate
 from slca_core.records import Record, write_atomically
@@ -210,9 +211,9 @@ def _items(study: Study, evaluated: Sequence[Evaluated]) -> pd.DataFrame:
     """All per-item rows under the names of this study, and the floor of tau2-bench; conditions that share an evaluation each have
     its rows.
     """
-    frames = [read_results(one.evaluation.folder / ITEMS).assign(condition=one.condition, seed=one.seed) for one in evaluated]
+    frames = [read_results(one.evaluation.output(ITEMS)).assign(condition=one.condition, seed=one.seed) for one in evaluated]
     if study.evaluation.tau2 and (floor := Workspace(study).store.find(floor_step(study))):
-        frames.append(read_results(floor.folder / ITEMS).assign(condition=tau2.DO_NOTHING.name))
+        frames.append(read_results(floor.output(ITEMS)).assign(condition=tau2.DO_NOTHING.name))
     return pd.concat(frames, ignore_index=True).assign(study=study.name)
 
 
@@ -262,7 +263,7 @@ def _differences(study: Study, items: pd.DataFrame, conditions: Sequence[Conditi
 def _asked(evaluated: Sequence[Evaluated]) -> list[Asked]:
     """What trainings and evaluations asked of the frozen services; a record that several conditions share counts once."""
     trainings = {one.checkpoint.identity: one.checkpoint for one in evaluated if one.checkpoint.step == "train"}
-    lines = [line for record in trainings.values() for line in read_lines(record.folder / "metrics.jsonl")]
+    lines = [line for record in trainings.values() for line in read_lines(record.output("metrics.jsonl"))]
     evaluations = {one.evaluation.identity: one.evaluation.facts for one in evaluated}
     return [*([in_training(lines)] if lines else []), in_evaluation(list(evaluations.values()))]
 
@@ -271,10 +272,10 @@ def _curves(study: Study, evaluated: Sequence[Evaluated]) -> list[Curve]:
     titles = {arm.name: arm.title for arm in study.arms}
     curves, drawn = [], set()
     for one in evaluated:
-        metrics = one.checkpoint.folder / "metrics.jsonl"
         if one.condition in titles and one.checkpoint.identity not in drawn:
             drawn.add(one.checkpoint.identity)
-            curves.append(Curve(one.condition, titles[one.condition], one.seed, pd.DataFrame(read_lines(metrics))))
+            metrics = pd.DataFrame(read_lines(one.checkpoint.output("metrics.jsonl")))
+            curves.append(Curve(one.condition, titles[one.condition], one.seed, metrics))
     return curves
 
 
@@ -349,9 +350,16 @@ def read_overviews(studies: Sequence[Study]) -> tuple[list[Overview], list[str]]
                 f"{study.name} is {study.paper_backbone}."
             )
         path = report_paths(study).json
-        values = json.loads(path.read_text()) if path.is_file() else {}
+        values = _read_report(path) if path.is_file() else {}
         if "runs" in values.get("overview", {}):
             found.append(overview.from_json(values["overview"]))
         else:
             unfinished.append(study.name)
     return found, [f"No report of this version yet: {', '.join(unfinished)}."] if unfinished else []
+
+
+def _read_report(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DataError(f"A report was expected in {path}, it cannot be read: {error}. `slca run` writes it again.") from None

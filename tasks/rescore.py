@@ -54,18 +54,18 @@ def rescore_study(study: Study, changed: Study) -> Iterator[tuple[str, Rescored]
 
 def _rescore_step(study: Study, changed: Study, record: Record, samples: Mapping[str, Sample]) -> Rescored:
     if record.step == "train":
-        spec = load_spec(record.folder / "spec.json")
+        spec = load_spec(record.output("spec.json"))
         arm = spec.arm
         # The arm as the run had it; an arm's own settings stay its own.
         scoring = Scoring.of(changed.rl_of(arm), arm, spec.services.checker.votes)
         roles = arm.services
-        frame = read_rollouts(record.folder)
+        frame = read_rollouts(record.output("rollouts"))
 
         def lines(clients: Clients, row: Mapping[str, Any]) -> Lines:
             return clients.lines(spec.asker(row["update"], row["sample_id"], row["sample_index"]), mocker=arm.mocker)
     else:
         scoring, roles = Scoring.of(changed.rl), EVALUATION
-        frame = pd.read_parquet(record.folder / "rollouts.parquet")
+        frame = pd.read_parquet(record.output("rollouts.parquet"))
 
         def lines(clients: Clients, row: Mapping[str, Any]) -> Lines:
             return clients.lines(row["rollout_id"], one_world=True)

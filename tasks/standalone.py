@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pandas as pd
-
 from slca_core import secrets
-from slca_core.benchmarks.journal import Journal
 from slca_core.benchmarks.toucan import PolicyServer
-from slca_core.config import Study, api_url
+from slca_core.config import MAX_NAME, Study, api_url
 from slca_core.errors import ConfigError
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.policy import adopt_chat_format, require_checkpoint
 from slca_core.records import Record, Step
+from slca_core.results import read_results
 from slca_core.services.frozen import Serving
 from slca_core.trainer.serve import served
-from tasks.benchmarks import JOURNAL, Asked, ask_others, ask_toucan
+from tasks.benchmarks import Asked, ask_others, ask_toucan
 from tasks.curate import curation_step, split_path
 from tasks.evaluate import ITEMS, benchmarks_step, log_results, write_items
 from tasks.floor import measure_floor
@@ -117,7 +115,7 @@ def evaluate_folder(study: Study, checkpoint: Path, seed: int) -> Record:
 
 def _folder_name(text: str) -> str:
     """A model's name as part of a path."""
-    return re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip(".-") or "model"
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", text)[:MAX_NAME].strip(".-") or "model"
 
 
 def _evaluate(study: Study, step: Step, name: str, seed: int, ask: Asking, *, checkpoint: str) -> Record:
@@ -131,7 +129,6 @@ def _evaluate(study: Study, step: Step, name: str, seed: int, ask: Asking, *, ch
         if study.evaluation.tau2:
             measure_floor.fn(study)
         record = Workspace(study).store.run(step, work)
-        Journal(record.folder / JOURNAL).remove()
-        log_results(run, study, pd.read_parquet(record.folder / ITEMS).assign(condition=name))
+        log_results(run, study, read_results(record.output(ITEMS)).assign(condition=name))
         run.finish(record)
     return record

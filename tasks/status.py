@@ -33,7 +33,7 @@ def progress(study: Study, planned: PlannedStep) -> Progress:
     if not folder.is_dir():
         return Progress("waiting", planned.reason)
     updates = planned.step.config.get("rl", {}).get("updates") if planned.step.step == "train" else None
-    lines = read_lines(folder / "metrics.jsonl")
+    lines = read_lines(folder / "metrics.jsonl", needs=("r_tool", "r_sum"))
     note, left = "", ""
     if updates:
         note = f"update {len(lines)} of {updates}  {_rewards(folder)}".strip()
@@ -46,7 +46,7 @@ def progress(study: Study, planned: PlannedStep) -> Progress:
 
 
 def _rewards(folder: Path) -> str:
-    lines = read_lines(folder / "metrics.jsonl")
+    lines = read_lines(folder / "metrics.jsonl", needs=("r_tool", "r_sum"))
     if not lines:
         return ""
     last = lines[-1]

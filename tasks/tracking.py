@@ -1,7 +1,7 @@
 """MLflow: an experiment a study, a parent run, a child run for each condition and seed.
 
 Runs are found again by their tags, so that a resumed or cached study goes on in the runs it has; each (metric, step) is logged
-once, and a finished run is left as it is.
+once, and a finished run is left as it is, unless somebody took its artifacts away: they are logged again.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ from typing import Any
 
 import mlflow
 import pandas as pd
-from filelock import FileLock
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, Run
-from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+from mlflow.entities import LifecycleStage, Metric, Param, Run
 from mlflow.tracking.context.registry import resolve_tags
 
 from slca_core.config import Study
 from slca_core.fingerprint import digest, file_digest
-from slca_core.records import Record, Step
+from slca_core.json_lines import read_lines
+from slca_core.records import RECORD, Record, Step
+from tasks.mlflow_store import artifacts_of, open_store, store_lock, store_uri
+from tasks.progress import say
 from tasks.workspace import Workspace
 
 PARENT, IDENTITY = "slca.study_digest", "slca.identity"
+_STUDY, _LOGGED = "study.json", "slca.artifacts"
+_RECORD_ALONE = json.dumps([RECORD])  # What runs of earlier versions have for certain.
 _BATCH, _PARAMS = 900, 100  # MLflow takes at most 1,000 metrics and 100 parameters a request.
 
 
@@ -36,38 +39,39 @@ class Tracking:
     """The experiment and parent run of one study."""
 
     def __init__(self, study: Study) -> None:
-        workspace = Workspace(study)
-        workspace.root.mkdir(parents=True, exist_ok=True)
-        mlflow.set_tracking_uri(workspace.mlflow_uri)
-        self.study = study
-        # Of all that is looked up and then written, by whatever thread or process.
-        self._lock = workspace.root / "mlflow.lock"
-        with FileLock(self._lock):
-            _make_store(workspace.mlflow_store)
-            self.client = MlflowClient(tracking_uri=workspace.mlflow_uri)
-            self.experiment_id = self._experiment(workspace)
+        self.study, self.root = study, Workspace(study).root
+        self.root.mkdir(parents=True, exist_ok=True)
+        mlflow.set_tracking_uri(store_uri(self.root))
+        with store_lock(self.root):
+            open_store(self.root)
+            self.client = MlflowClient(tracking_uri=store_uri(self.root))
+            self.experiment_id = self._experiment()
 
     @cached_property
     def parent(self) -> Run:
         """The run that the study's own are children of."""
-        with FileLock(self._lock):
+        with store_lock(self.root):
             return self._parent()
 
-    def _experiment(self, workspace: Workspace) -> str:
-        found = self.client.get_experiment_by_name(self.study.name)
-        if found:
-            return found.experiment_id
-        location = (workspace.root / "mlartifacts" / self.study.name).as_uri()
-        return self.client.create_experiment(self.study.name, artifact_location=location)
+    def _experiment(self) -> str:
+        name = self.study.name
+        found = self.client.get_experiment_by_name(name)
+        if not found:
+            return self.client.create_experiment(name, artifact_location=artifacts_of(self.root, name))
+        if found.lifecycle_stage == LifecycleStage.DELETED:
+            say(f"The experiment {name} was deleted in MLflow's pages, where its name stays taken; it is restored with its runs.")
+            self.client.restore_experiment(found.experiment_id)
+        return found.experiment_id
 
     def _parent(self) -> Run:
         left_out = {"root": True, "notify": True, "assumptions": True, "machine": {"launcher", "parallel", "threads"}}
         values = self.study.model_dump(mode="json", exclude=left_out)
         tag = digest(values)
-        if found := self._find({PARENT: tag}):
-            return found
-        run = self._create(f"reproduce {self.study.name}", {PARENT: tag, "slca.study": self.study.name})
-        self.client.log_dict(run.info.run_id, values, "study.json")
+        run = self._find({PARENT: tag}) or self._create(
+            f"reproduce {self.study.name}", {PARENT: tag, "slca.study": self.study.name}
+        )
+        if _STUDY not in _artifacts(self.client, run.info.run_id):
+            self.client.log_dict(run.info.run_id, values, _STUDY)
         return run
 
     def _find(self, tags: dict[str, str]) -> Run | None:
@@ -84,11 +88,11 @@ class Tracking:
         key = {IDENTITY: step.identity, "slca.condition": condition}
         if of_study:
             key["mlflow.parentRunId"] = self.parent.info.run_id
-        with FileLock(self._lock):
+        with store_lock(self.root):
             run = self._find(key) or self._create(
                 f"{condition} seed {seed}", key | {"slca.seed": str(seed), "slca.step": step.step}
             )
-        child = ChildRun(self.client, run, self._lock)
+        child = ChildRun(self.client, run, self.root)
         if child.finished:
             yield child
             return
@@ -98,6 +102,7 @@ class Tracking:
         except BaseException:
             self.client.set_terminated(child.run_id, "FAILED")
             raise
+        self.client.set_tag(child.run_id, _LOGGED, json.dumps(sorted(_artifacts(self.client, child.run_id))))
         self.client.set_terminated(child.run_id, "FINISHED")
 
     def find_child(self, identity: str, condition: str) -> str | None:
@@ -108,7 +113,7 @@ class Tracking:
     def finish_parent(self, report: Path, table: pd.DataFrame, tags: Mapping[str, str]) -> None:
         """The report's files and main table on the parent run, and what to find it by."""
         run_id = self.parent.info.run_id
-        with FileLock(self._lock):
+        with store_lock(self.root):
             self.client.log_artifacts(run_id, str(report), "report")
             _log_table_once(self.client, run_id, table, "main_table.json")
             for key, value in tags.items():
@@ -119,9 +124,12 @@ class Tracking:
 class ChildRun:
     """One condition and seed."""
 
-    def __init__(self, client: MlflowClient, run: Run, lock: Path) -> None:
-        self.client, self.run_id, self._lock = client, run.info.run_id, lock
+    def __init__(self, client: MlflowClient, run: Run, root: Path) -> None:
+        self.client, self.run_id, self._root = client, run.info.run_id, root
         self.finished = run.info.status == "FINISHED"
+        if self.finished and (lost := set(json.loads(run.data.tags.get(_LOGGED, _RECORD_ALONE))) - _artifacts(client, self.run_id)):
+            say(f"MLflow's artifacts of {run.info.run_name} are gone ({', '.join(sorted(lost))}); they are logged again.")
+            self.finished = False
         self._last_step: int | None = None
 
     def follow(self, lines: Sequence[dict[str, float]], step_key: str = "update") -> None:
@@ -144,22 +152,22 @@ class ChildRun:
 
     def log_curve(self, path: Path, step_key: str) -> None:
         """Logs a JSON-lines file of one curve."""
-        self.follow([json.loads(line) for line in path.read_text().splitlines()], step_key)
+        self.follow(read_lines(path, needs=(step_key,)), step_key)
 
     def finish(self, record: Record, datasets: Sequence[tuple[str, Path]] = ()) -> None:
         """Resolved configuration as parameters, the datasets by digest, the record as an artifact."""
         if self.finished:
             return
         # As the record's file has them: the run may have been begun with the record just made, and be finished with the one read.
-        stored = record.model_dump(mode="json")
+        stored = record.to_json()
         settings = flatten({"config": stored["config"], "inputs": stored["inputs"]})
         params = [Param(key, str(value)[:500]) for key, value in settings.items()]
-        inputs = [_dataset(context, path) for context, path in datasets]
-        with FileLock(self._lock):
+        inputs = [_dataset(context, path, self._root) for context, path in datasets]
+        with store_lock(self._root):
             for start in range(0, len(params), _PARAMS):
                 self.client.log_batch(self.run_id, params=params[start : start + _PARAMS])
-            self.client.log_dict(self.run_id, stored, "record.json")
-            self.client.set_tag(self.run_id, "slca.record", str(record.folder))
+            self.client.log_dict(self.run_id, stored, RECORD)
+            self.client.set_tag(self.run_id, "slca.record", _below(self._root, record.folder))
             if inputs:
                 self.client.log_inputs(self.run_id, inputs)
 
@@ -168,7 +176,7 @@ class ChildRun:
         if self.finished:
             return
         means = items.groupby(["sampling", "metric"])["value"].mean()
-        with FileLock(self._lock):
+        with store_lock(self._root):
             _log_table_once(self.client, self.run_id, items, f"{name}.json")
         self.log_values({f"{name}/{metric}/{sampling}": value for (sampling, metric), value in means.items()})
 
@@ -177,29 +185,28 @@ class ChildRun:
         if self.finished:
             return
         now = int(time.time() * 1000)
-        with FileLock(self._lock):
+        with store_lock(self._root):
             known = self.client.get_run(self.run_id).data.metrics
             metrics = [Metric(key, float(value), now, 0) for key, value in values.items() if key not in known]
             self.client.log_batch(self.run_id, metrics=metrics)
 
 
-def _make_store(path: Path) -> None:
-    """MLflow's tables, whole or not at all: a migration that is killed half way leaves a store that none can mend."""
-    if path.is_file():
-        return
-    unfinished = path.with_name(path.name + ".unfinished")
-    unfinished.unlink(missing_ok=True)
-    SqlAlchemyStore(f"sqlite:///{unfinished}", (path.parent / "mlartifacts").as_uri()).engine.dispose()
-    unfinished.replace(path)
+def _artifacts(client: MlflowClient, run_id: str) -> set[str]:
+    return {item.path for item in client.list_artifacts(run_id)}
 
 
 def _log_table_once(client: MlflowClient, run_id: str, table: pd.DataFrame, file: str) -> None:
     """MLflow appends to a table it has already."""
-    if file not in {item.path for item in client.list_artifacts(run_id)}:
+    if file not in _artifacts(client, run_id):
         client.log_table(run_id, table, file)
 
 
-def _dataset(context: str, path: Path):
+def _below(root: Path, path: Path) -> str:
+    """A path as it stays true when the root is moved."""
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)
+
+
+def _dataset(context: str, path: Path, root: Path):
     from mlflow.entities import DatasetInput, InputTag
 
     frame = pd.read_parquet(path)
@@ -207,7 +214,7 @@ def _dataset(context: str, path: Path):
         # MLflow knows its source of local files twice, and warns that a path may be either; and of integer columns, which lack
         # nothing here.
         warnings.simplefilter("ignore", UserWarning)
-        dataset = mlflow.data.from_pandas(frame, source=str(path), name=path.stem, digest=file_digest(path)[:32])
+        dataset = mlflow.data.from_pandas(frame, source=_below(root, path), name=path.stem, digest=file_digest(path)[:32])
         entity = dataset._to_mlflow_entity()
     return DatasetInput(entity, [InputTag("mlflow.data.context", context)])
 

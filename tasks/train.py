@@ -55,6 +55,9 @@ CODE = (
     "slca_core.trainer.spec",
     "slca_core.trainer.trainer",
 )
+# DeepSpeed's states are many times the checkpoint; a run of more updates is another step, which begins at the beginning.
+SCRATCH = ("deepspeed", "spool")
+_SHOWN = ("update", "r_tool", "r_sum")
 
 
 def training_code(arm: Arm) -> tuple[str, ...]:
@@ -80,6 +83,7 @@ def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) 
         inputs={"rl_split": data.facts["files"]["rl.parquet"], "sft": sft.output_digest},
         code=training_code(arm),
         placement=placement(study),
+        scratch=SCRATCH,
     )
 
 
@@ -91,7 +95,7 @@ def train_arm(study: Study, arm: Arm, seed: int, data: Record, sft: Record, serv
     shared = workspace.store.find(step)
     with Tracking(study).child(step, condition=arm.name, seed=seed) as run:
         record = shared or workspace.store.run(step, lambda folder: _train(study, arm, seed, data, sft, services, folder, run))
-        run.follow(read_lines(record.folder / "metrics.jsonl"))
+        run.follow(read_lines(record.output("metrics.jsonl"), _SHOWN))
         run.finish(record, datasets=[("rl", split_path(data, "rl"))])
     note = f"shares {record.name}'s run" if shared and not record.name.startswith(f"{arm.name}-") else f"{record.seconds:.0f} s"
     say(f"[bold]train[/]     {arm.title}, seed {seed}: {record.facts['updates']} updates, {note}")
@@ -119,10 +123,10 @@ def _train(
     spec_path = spec.write()
     facts = write_prompts(spec, split_path(data, "rl"))
     updates = spec.rl.updates
-    with bar(f"train {arm.name} seed {seed}", total=updates, done=len(read_lines(spec.metrics))) as update:
+    with bar(f"train {arm.name} seed {seed}", total=updates, done=len(read_lines(spec.metrics, _SHOWN))) as update:
 
         def watch() -> None:
-            lines = read_lines(spec.metrics)
+            lines = read_lines(spec.metrics, _SHOWN)
             run.follow(lines)
             if lines:
                 last = lines[-1]
@@ -130,7 +134,7 @@ def _train(
 
         log = folder / "train.log"
         launchers.train(spec, spec_path, root=study.root, log=log, env=environment(study.root), on_poll=watch, say=say)
-    done = len(read_lines(spec.metrics))
+    done = len(read_lines(spec.metrics, _SHOWN))
     if done != updates:
         raise DataError(f"{updates} policy updates were expected of {arm.name}, {done} are in {spec.metrics}. See {log}.")
     return checkpoint_digest(spec.model), facts | {"updates": updates}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from slca_core.config import Study
 from slca_core.digest_cache import DigestCache
-from slca_core.records import Store
+from slca_core.records import Store, digest_cache_path
 from tasks import QUIET
 from tasks.progress import say
 
@@ -15,8 +15,8 @@ class Workspace:
     def __init__(self, study: Study) -> None:
         self.study = study
         self.root: Path = study.root.resolve()
-        self.store = Store(self.root, on_wait=say)
-        self.inputs = DigestCache(self.root / "cache" / "digests.db")
+        self.store = Store(self.root, say=say)
+        self.inputs = DigestCache(digest_cache_path(self.root))
 
     @property
     def logs(self) -> Path:
@@ -26,21 +26,16 @@ class Workspace:
     def reports(self) -> Path:
         return self.root / "reports" / self.study.name
 
-    @property
-    def mlflow_store(self) -> Path:
-        return self.root / "mlflow.db"
-
-    @property
-    def mlflow_uri(self) -> str:
-        return f"sqlite:///{self.mlflow_store}"
-
 
 def quiet_environment(root: Path) -> dict[str, str]:
     """State of Prefect and MLflow below the root, and nothing that calls home. To be set before either is imported."""
     root = root.resolve()
     return {
         **QUIET,
+        # Each by name: a shell or a profile may have them elsewhere, in the root that this one was copied from say.
         "PREFECT_HOME": str(root / "prefect"),
+        "PREFECT_LOCAL_STORAGE_PATH": str(root / "prefect" / "storage"),
+        "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{root / 'prefect' / 'prefect.db'}",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
         "PREFECT_LOGGING_LEVEL": "WARNING",
         # A failed task or flow raises, and the command line says why in a sentence; tracebacks stay in Prefect's own log.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,17 +32,13 @@ def reads(monkeypatch) -> list[Path]:
 
 
 @pytest.fixture
-def weights(tmp_path) -> Path:
+def weights(tmp_path, monkeypatch) -> Path:
     """A large file that lies there since an hour."""
     path = tmp_path / "model.safetensors"
-    write(path, b"w", age_s=3600)
+    path.write_bytes(b"w" * LARGE)
+    now = time.time()
+    monkeypatch.setattr(digest_cache.time, "time", lambda: now + 3600)
     return path
-
-
-def write(path: Path, byte: bytes, age_s: float) -> None:
-    path.write_bytes(byte * LARGE)
-    changed = time.time() - age_s
-    os.utime(path, (changed, changed))
 
 
 def test_a_large_file_is_read_once(tmp_path, weights, reads):
@@ -53,12 +51,46 @@ def test_a_large_file_is_read_once(tmp_path, weights, reads):
 def test_a_file_that_changed_is_read_again(tmp_path, weights, byte):
     cache = DigestCache(tmp_path / "digests.db")
     cache.file_digest(weights)
-    write(weights, byte, age_s=60)
+    weights.write_bytes(byte * LARGE)
     assert cache.file_digest(weights) == file_digest(weights)
 
 
-def test_a_file_of_this_moment_is_read_each_time_since_it_may_still_change(tmp_path, weights, reads):
-    write(weights, b"w", age_s=0)
+def test_a_flipped_byte_is_seen_though_size_and_time_are_set_back(tmp_path, weights):
+    cache, before = DigestCache(tmp_path / "digests.db"), weights.stat()
+    kept = cache.file_digest(weights)
+    with weights.open("r+b") as file:
+        file.write(b"v")
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (weights.stat().st_size, weights.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert cache.file_digest(weights) == file_digest(weights) != kept
+
+
+def test_whoever_wants_a_file_read_again_has_it_read(tmp_path, weights, reads):
+    cache = DigestCache(tmp_path / "digests.db")
+    for _ in range(2):
+        cache.file_digest(weights, again=True)
+    assert cache.file_digest(weights) == file_digest(weights)
+    assert reads == [weights, weights]
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.write_bytes(b"no database" * 1000), Path.mkdir], ids=["garbage", "a folder"])
+def test_a_cache_that_cannot_be_used_costs_time_and_is_said(tmp_path, weights, caplog, spoil):
+    spoil(tmp_path / "digests.db")
+    assert DigestCache(tmp_path / "digests.db").file_digest(weights) == file_digest(weights)
+    assert f"Digests cannot be kept in {tmp_path / 'digests.db'}" in caplog.text
+
+
+def test_a_cache_of_an_earlier_version_is_taken_over(tmp_path, weights, reads):
+    with closing(sqlite3.connect(tmp_path / "digests.db")) as store:
+        store.execute("CREATE TABLE digests (path TEXT PRIMARY KEY, size INT, changed INT, digest TEXT)")
+    for _ in range(2):
+        assert DigestCache(tmp_path / "digests.db").file_digest(weights) == file_digest(weights)
+    assert reads == [weights]
+
+
+def test_a_file_of_this_moment_is_read_each_time_since_it_may_still_change(tmp_path, weights, reads, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(digest_cache, "file_digest", lambda path: reads.append(path) or file_digest(path))
     for _ in range(2):
         DigestCache(tmp_path / "digests.db").file_digest(weights)
     assert reads == [weights, weights]
@@ -74,7 +106,7 @@ def test_small_files_leave_no_cache_behind(tmp_path):
 def test_processes_may_share_a_cache(tmp_path):
     files = [tmp_path / f"{number}.bin" for number in range(8)]
     for number, file in enumerate(files):
-        write(file, bytes([number]), age_s=3600)
+        file.write_bytes(bytes([number]) * LARGE)
     code = (
         "import sys; from pathlib import Path; from slca_core.digest_cache import DigestCache\n"
         "cache = DigestCache(Path(sys.argv[1])); print([cache.file_digest(Path(file)) for file in sys.argv[2:]])"

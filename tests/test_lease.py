@@ -32,7 +32,7 @@ MAKE = """
         return "digest", {}
 
     root = Path(sys.argv[1])
-    print(Store(root, on_wait=lambda text: print(text, flush=True)).run(Step(step="toy", name="toy"), work).output_digest)
+    print(Store(root, say=lambda text: print(text, flush=True)).run(Step(step="toy", name="toy"), work).output_digest)
 """
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -121,7 +120,7 @@ def test_a_second_plan_reads_no_large_input_again(study_file, tmp_path, monkeypa
         (base / name).write_text("{}")
     weights = base / "model.safetensors"
     weights.write_bytes(bytes(digest_cache.LARGE))
-    os.utime(weights, (0, 0))
+    monkeypatch.setattr(digest_cache, "SETTLED_S", 0.0)
     study = Study.model_validate({**SETTINGS, "policy": {"checkpoint": str(base)}, "root": tmp_path / "state"})
     monkeypatch.setattr("tasks.placement.parameter_count", lambda _config: 1)
     first = make_plan(study)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -158,7 +159,7 @@ def test_settings_inputs_and_record_are_on_the_run(tracking, record):
         run.finish(record)
     found = tracking.client.get_run(run.run_id)
     assert found.data.params == {"config.rl.updates": "3", "config.condition.estimator": "slca", "inputs.sft": "ab"}
-    assert found.data.tags["slca.record"] == str(record.folder)
+    assert found.data.tags["slca.record"] == f"artifacts/train/{record.folder.name}"
     assert "record.json" in [file.path for file in tracking.client.list_artifacts(run.run_id)]
 
 
@@ -176,6 +177,7 @@ def test_the_data_of_a_run_is_named_with_its_digest(tracking, record, split):
     (found,) = tracking.client.get_run(run.run_id).inputs.dataset_inputs
     assert (found.dataset.name, [tag.value for tag in found.tags]) == ("rl", ["rl"])
     assert len(found.dataset.digest) == 32
+    assert json.loads(found.dataset.source)["uri"] == "rl.parquet"
 
 
 def test_items_are_a_table_and_the_means_of_their_metrics(tracking):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slca_core.failures import is_finished
+from slca_core.json_lines import read_lines
 
 
 class Journal:
@@ -22,8 +23,7 @@ class Journal:
         whole = content[: content.rfind(b"\n") + 1]
         if whole != content:
             os.truncate(path, len(whole))
-        for line in whole.split(b"\n")[:-1]:
-            record = json.loads(line)
+        for record in read_lines(path, needs=("rollout_id",)):
             self._finished[record["rollout_id"]] = record
 
     def __len__(self) -> int:

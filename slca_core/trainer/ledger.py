@@ -55,12 +55,14 @@ def spool(folder: Path, rollout: Spooled) -> None:
 
 
 def read_spooled(folder: Path, rollout_id: str) -> Spooled | None:
-    """A rollout that an earlier attempt at this update has finished; None if there is none, or an answer was missing."""
+    """A rollout that an earlier attempt at this update has finished; None if there is none to be read, or an answer was missing."""
     path = folder / f"{rollout_id}.json"
-    if not path.exists():
+    try:
+        values = json.loads(path.read_text())
+        return Spooled(values["record"], values["logprobs"]) if is_finished(values["record"]) else None
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        # What a power cut left half written is rolled out again.
         return None
-    values = json.loads(path.read_text())
-    return Spooled(values["record"], values["logprobs"]) if is_finished(values["record"]) else None
 
 
 def collect_spool(folder: Path, update: int, expected: int) -> list[dict[str, Any]]:
@@ -160,4 +162,4 @@ def append_line(path: Path, line: dict[str, float]) -> None:
 
 def cut_back(path: Path, update: int) -> None:
     """Drops every line after `update`, and a line that a crash left unfinished."""
-    keep_lines(path, lambda line: line["update"] <= update)
+    keep_lines(path, lambda line: line["update"] <= update, needs=("update",))
