@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from slca_core.curation.readers.conversation import read_conversation
-from slca_core.curation.readers.files import RawRecord, find_files, read_raw
+from slca_core.curation.readers.files import RawRecord, Unreadable, find_files, read_raw
 from slca_core.curation.readers.records import (
     MAX_RECORD_CHARS,
     Parsed,
@@ -22,6 +22,7 @@ from slca_core.curation.readers.records import (
     RecordError,
     Rejected,
     RejectReason,
+    clip,
     require_json,
 )
 from slca_core.curation.readers.verl import read_verl
@@ -33,6 +34,10 @@ __all__ = ["Parsed", "RejectReason", "Rejected", "find_files", "read_record", "r
 _UNREAD = (
     *("images", "image", "videos", "video", "audios", "audio", "objects", "history"),
     *("chosen", "rejected", "rejected_response", "rejected_messages", "kto_tag"),
+)
+_READ = (
+    *("conversations", "messages", "prompt", "reward_model", "tools", "available_tools", "functions"),
+    *("system", "system_prompt", "system_message", "uuid", "subset_name"),
 )
 
 
@@ -62,6 +67,10 @@ def _read(record: Any) -> tuple[Reading, str]:
         raise RecordError(RejectReason.UNKNOWN_FORMAT, f"expected an object, found a {type(record).__name__}")
     # Tables pad with null or NaN the columns that a row of another format has.
     record = {key: value for key, value in record.items() if value is not None and value == value}
+    for name in _READ:
+        if isinstance(found := record.get(name), Unreadable):
+            detail = f"column {name} has a value that cannot be read ({found.error}), its type being {clip(found.type)}"
+            raise RecordError(RejectReason.NOT_JSON, detail)
     for name in _UNREAD:
         if record.get(name):
             raise RecordError(RejectReason.UNREAD_FIELD, f"column {name} is not read")

@@ -97,14 +97,19 @@ def _parquet(file: Path) -> Iterator[RawRecord]:
         for batch in table.iter_batches(batch_size=_ROWS_PER_BATCH):
             for row in _rows(batch):
                 position += 1
-                if isinstance(row, RecordError):
-                    yield RawRecord(str(file), position, None, "", row)
-                else:
-                    yield RawRecord(str(file), position, row)
+                yield RawRecord(str(file), position, row)
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | RecordError]:
-    """Rows without the nulls that a struct pads its absent fields with; one that cannot be had is a defect of itself alone."""
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Stands for a value that Arrow cannot give: a year that Python does not have, text that is no UTF-8."""
+
+    type: str
+    error: str
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Rows without the nulls that a struct pads its absent fields with; a value that cannot be had spoils its own row alone."""
     try:
         yield from map(_unpadded, batch.to_pylist(maps_as_pydicts="strict"))
     except (ValueError, KeyError, OverflowError, TypeError, pa.ArrowException):
@@ -112,14 +117,13 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | RecordError]:
             yield _row(batch, place)
 
 
-def _row(batch: pa.RecordBatch, place: int) -> dict[str, Any] | RecordError:
+def _row(batch: pa.RecordBatch, place: int) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             row[name] = _unpadded(column[place].as_py(maps_as_pydicts="strict"))
         except (ValueError, KeyError, OverflowError, TypeError, pa.ArrowException) as error:
-            found = f"column {name} of type {column.type} has a value that cannot be read ({type(error).__name__})"
-            return RecordError(RejectReason.NOT_JSON, found)
+            row[name] = Unreadable(str(column.type), type(error).__name__)
     return row
 
 

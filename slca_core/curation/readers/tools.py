@@ -49,6 +49,14 @@ _KEYWORDS = frozenset(
     }
 )
 
+# Keywords that hold an object and make sense for arguments without `type` or `properties` beside them.
+_OF_OBJECTS = frozenset(
+    {
+        *("$defs", "definitions", "additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties"),
+        *("not", "if", "then", "else", "dependencies", "dependentRequired", "dependentSchemas"),
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Tools:
@@ -174,7 +182,7 @@ def _is_schema(parameters: dict[str, Any]) -> bool:
         return True
     if isinstance(properties, dict):
         return all(isinstance(part, dict | bool | None) for part in properties.values())
-    return not any(isinstance(value, dict) for value in parameters.values())
+    return all(key in (_OF_OBJECTS if isinstance(value, dict) else _KEYWORDS) for key, value in parameters.items())
 
 
 def _from_flat(parameters: dict[str, Any], what: str) -> dict[str, Any]:
