@@ -168,7 +168,7 @@ def _schema_of(parameters: dict[str, Any], what: str, repairs: Counter[str]) -> 
         )
     schema = repaired(parameters, repairs)
     kinds = schema.get("type", "object")
-    if kinds != "object" and "object" not in kinds:
+    if kinds != "object" and not (isinstance(kinds, list) and "object" in kinds):
         raise RecordError(RejectReason.BROKEN_TOOLS, f"{what}: parameters are of type {clip(kinds)}, and arguments are an object")
     return schema
 

@@ -108,7 +108,7 @@ def _add(assembly: MessageAssembly, turn: dict[str, Any], where: str) -> None:
         if _RESPONSE_BLOCK.sub("", content).strip():
             raise RecordError(RejectReason.INCONSISTENT_ROLES, f"{where}: text around <tool_response> blocks")
         for answer in _RESPONSE_BLOCK.findall(content):
-            assembly.tool(Answer(answer.strip("\n")))
+            assembly.tool(Answer(answer.removeprefix("\n").removesuffix("\n")))
     else:
         add_turn(assembly, turn, where)
 
