@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from flows import cli_core
+from flows import cli_core, cli_data
 from flows.interruption import ending_at_signals
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, SlcaError
@@ -24,6 +24,7 @@ from tasks.workspace import quiet_environment
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 app.command()(cli_core.replay)
 app.add_typer(cli_core.conformance, name="conformance")
+app.add_typer(cli_data.app, name="data")
 console = Console()
 errors = Console(stderr=True)
 

@@ -14,6 +14,7 @@ from slca_core.config import Study
 from slca_core.reporting.dag import Node, draw_dag
 from slca_core.reporting.report import duration
 from tasks.commands import commands
+from tasks.curate import data_line
 from tasks.matching import planned as planned_certificate
 from tasks.plan import Plan, PlannedStep, explain, make_plan
 from tasks.services import addresses, missing_keys
@@ -33,7 +34,9 @@ def show(study: Study, *, step: str | None, with_commands: bool) -> None:
         for key, value in explain(plan, step).items():
             console.print(f"{key} = {value}", highlight=False, markup=False, soft_wrap=True)
         return
+    data = data_line(study)
     console.print(_table(plan))
+    console.print(f"data     {data}", highlight=False, markup=False, soft_wrap=True)
     for line in cost_lines(plan):
         console.print(line, highlight=False, soft_wrap=True)
     for line in (*addresses(study), *(f"missing  {lacking}" for lacking in missing_keys(study))):

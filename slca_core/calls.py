@@ -124,14 +124,14 @@ def render_call(call: ToolCall) -> str:
     return f"{OPEN_TAG}\n{_TAG_START.sub(_escape, body)}\n{CLOSE_TAG}"
 
 
-def load_strict_json(text: str) -> Any:
+def load_strict_json(text: str, max_characters: int = MAX_CHARACTERS) -> Any:
     """Parse strict JSON: no NaN or infinity (written out, or as a number too large), no duplicate key, no lone surrogate, at most
-    `MAX_DEPTH` levels and `MAX_CHARACTERS` characters.
+    `MAX_DEPTH` levels and `max_characters` characters.
 
     Raises:
         RefusedJson: with the reason.
     """
-    if len(text) > MAX_CHARACTERS:
+    if len(text) > max_characters:
         raise RefusedJson(Refusal.TOO_LONG)
     try:
         value = _STRICT.decode(text)
@@ -141,7 +141,7 @@ def load_strict_json(text: str) -> Any:
         raise RefusedJson(Refusal.TOO_DEEP) from error
     except ValueError as error:
         raise RefusedJson(Refusal.BROKEN_JSON) from error
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+    if text.count("[") + text.count("{") > MAX_DEPTH and json_depth(value) > MAX_DEPTH:
         raise RefusedJson(Refusal.TOO_DEEP)
     if _MAY_HOLD_SURROGATE.search(text) and not _is_unicode(value):
         raise RefusedJson(Refusal.NOT_UNICODE)
@@ -201,7 +201,7 @@ def _finite_float(text: str) -> float:
 _STRICT = json.JSONDecoder(object_pairs_hook=_object_without_duplicates, parse_constant=_refuse_constant, parse_float=_finite_float)
 
 
-def _depth(value: Any) -> int:
+def json_depth(value: Any) -> int:
     """Levels of lists and objects, counted without recursion."""
     depth, level = 0, [value]
     while level := [node for node in level if isinstance(node, (list, dict))]:

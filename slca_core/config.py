@@ -276,6 +276,11 @@ class DataConfig(Frozen):
     test_decomposed_fraction: float = Field(0.25, ge=0, le=1, description="paper: 1,000 of 4,000")
     sft_fraction: float = Field(42423 / 74241, gt=0, lt=1, description="paper: 42,423 SFT, 31,818 RL")
     quarantine_limit: float = Field(0.05, ge=0, le=1, description="share of unreadable records at which curation stops")
+    keep_invalid: bool = Field(
+        False,
+        description="Keep records with a tool definition that no validator can be made of, or a gold call that its own tool's "
+        "schema refuses. They are quarantined otherwise, and counted either way.",
+    )
     seed: int = 0
 
     @model_validator(mode="before")

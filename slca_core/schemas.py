@@ -2,6 +2,8 @@
 
 Arguments are checked against a tool's JSON Schema as Draft 2020-12, whatever `$schema` it declares; formats are annotations only,
 and a reference to another document is refused rather than fetched. HierR's S_fmt and the simulator's first stage rely on this.
+No check takes long: a definition that could ask too much of its validator is refused when the tool set is built, and arguments that
+would are refused like any that do not fit (`schema_bounds`).
 """
 
 from __future__ import annotations
@@ -17,19 +19,12 @@ import jsonschema_rs
 
 from slca_core.dialogue import ToolCall
 from slca_core.errors import DataError
+from slca_core.schema_bounds import MAX_CHARACTERS, SUBSCHEMA_MAPS, SUBSCHEMAS, Bounds, UnboundedSchema
 
 ViolationKind = Literal["unknown-tool", "missing", "ill-typed"]
 
 # BFCL writes Python's names for types; "any" is no restriction.
 _BFCL_TYPES = {"dict": "object", "float": "number", "tuple": "array"}
-_SUBSCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-_SUBSCHEMAS = frozenset(
-    {
-        *("items", "prefixItems", "contains", "unevaluatedItems"),
-        *("additionalProperties", "unevaluatedProperties", "propertyNames"),
-        *("not", "if", "then", "else", "anyOf", "oneOf", "allOf"),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +105,7 @@ class ToolSet:
         """Every violation of the call, none if it is valid."""
         if call.name not in self._schemas:
             return (Violation("unknown-tool", (), f"Tool '{call.name}' is not among the offered tools."),)
-        return tuple(_as_violation(error) for error in _compile(self._schemas[call.name]).iter_errors(call.arguments))
+        return _compile(self._schemas[call.name]).violations(call.arguments)
 
 
 def _as_violation(error: jsonschema_rs.ValidationError) -> Violation:
@@ -120,25 +115,57 @@ def _as_violation(error: jsonschema_rs.ValidationError) -> Violation:
     return Violation("ill-typed", path, error.message)
 
 
+@dataclass(frozen=True, slots=True)
+class _Checker:
+    """A compiled validator that is asked only what it can answer in bounded time."""
+
+    validator: jsonschema_rs.Draft202012Validator
+    bounds: Bounds
+
+    def is_valid(self, arguments: dict[str, Any]) -> bool:
+        return self.bounds.affords(arguments) and self.validator.is_valid(arguments)
+
+    def violations(self, arguments: dict[str, Any]) -> tuple[Violation, ...]:
+        if not self.bounds.affords(arguments):
+            return (Violation("ill-typed", (), "These arguments are too large or too deep for the tool's recursive schema."),)
+        return tuple(_as_violation(error) for error in self.validator.iter_errors(arguments))
+
+
 @lru_cache(maxsize=8192)
-def _compile(schema_json: str) -> jsonschema_rs.Draft202012Validator:
-    return jsonschema_rs.Draft202012Validator(json.loads(schema_json), validate_formats=False, offline=True)
+def _compile(schema_json: str) -> _Checker:
+    """UnboundedSchema, or jsonschema_rs's ValidationError, if no check can be made of it."""
+    if len(schema_json) > MAX_CHARACTERS:
+        raise UnboundedSchema(f"it has {len(schema_json):,} characters; at most {MAX_CHARACTERS:,} are read")
+    schema = json.loads(schema_json)
+    bounds = Bounds.of(schema)
+    return _Checker(jsonschema_rs.Draft202012Validator(schema, validate_formats=False, offline=True), bounds)
+
+
+def schema_fault(schema: Any) -> str | None:
+    """Why no validator can be made of a JSON Schema, or None."""
+    return _schema_fault(_canonical_schema(schema))
 
 
 @lru_cache(maxsize=8192)
 def _schema_fault(schema_json: str) -> str | None:
-    """What is wrong with a schema, or None."""
-    schema = json.loads(schema_json)
     try:
-        # Without formats: Python's idea of a pattern differs from ECMA's, which the compiler below checks.
-        jsonschema.Draft202012Validator.check_schema(schema, format_checker=jsonschema.FormatChecker(()))
         _compile(schema_json)
-    except jsonschema.SchemaError as error:
-        return f"{error.message} at {error.json_path}"
     except (jsonschema_rs.ValidationError, ValueError) as error:
-        return str(error).splitlines()[0]
+        return _explained(json.loads(schema_json)) or str(error).splitlines()[0]
     except RecursionError:
         return "nested too deep"
+    return None
+
+
+def _explained(schema: Any) -> str | None:
+    """The place of a fault, which jsonschema names; a hundred times slower than the compiler, so asked for faults alone."""
+    try:
+        # Without formats: Python's idea of a pattern differs from ECMA's, which the compiler has checked.
+        jsonschema.Draft202012Validator.check_schema(schema, format_checker=jsonschema.FormatChecker(()))
+    except jsonschema.SchemaError as error:
+        return f"{error.message} at {error.json_path}"
+    except RecursionError:
+        pass
     return None
 
 
@@ -157,9 +184,9 @@ def _standard_schema(schema: Any) -> Any:
         return schema
     standard: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in _SUBSCHEMA_MAPS and isinstance(value, Mapping):
+        if key in SUBSCHEMA_MAPS and isinstance(value, Mapping):
             standard[key] = {name: _standard_schema(child) for name, child in value.items()}
-        elif key in _SUBSCHEMAS:
+        elif key in SUBSCHEMAS:
             standard[key] = _standard_schema(value)
         elif key == "type" and isinstance(value, str):
             if value != "any":

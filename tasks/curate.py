@@ -12,7 +12,9 @@ from prefect.cache_policies import NO_CACHE
 
 from slca_core.config import Study
 from slca_core.curation.generator import write_records
+from slca_core.curation.inspection import summary
 from slca_core.curation.pipeline import curate
+from slca_core.curation.readers.files import require_regular
 from slca_core.curation.sloppiness import Sloppiness
 from slca_core.errors import DataError
 from slca_core.fingerprint import digest, file_digest
@@ -22,7 +24,14 @@ from tasks.progress import say
 from tasks.workspace import Workspace
 
 SPLITS = ("sft", "rl", "test")
-CODE = ("slca_core.curation", "slca_core.services.mocking", "slca_core.calls", "slca_core.dialogue")
+CODE = (
+    "slca_core.curation",
+    "slca_core.services.mocking",
+    "slca_core.calls",
+    "slca_core.dialogue",
+    "slca_core.schemas",
+    "slca_core.schema_bounds",
+)
 
 
 def split_path(data: Record, split: str) -> Path:
@@ -41,6 +50,15 @@ def curation_step(study: Study, *, planned: bool = False) -> Step:
         absent = [source for source in data.source if planned and not source.exists()]
         inputs = {"source": not_there(absent[0]) if absent else _source_digest(data.source, Workspace(study).inputs.file_digest)}
     return Step(step="curate", name=study.name, config=config, inputs=inputs, code=CODE)
+
+
+def data_line(study: Study) -> str:
+    """What the study's source is, as a look at its first records shows it; DataError for one that cannot be read from."""
+    source = study.data.source
+    if source == "generated":
+        return f"generated, {study.data.generated.count:,} records"
+    absent = [str(path) for path in source if not path.exists()]
+    return f"not there yet: {', '.join(absent)}" if absent else summary(source)
 
 
 @task(name="curate", cache_policy=NO_CACHE)
@@ -69,6 +87,7 @@ def _curate(study: Study, folder: Path) -> tuple[str, dict[str, Any]]:
         seed=data.seed,
         quarantine_limit=data.quarantine_limit,
         sloppiness=sloppiness,
+        keep_invalid=data.keep_invalid,
     )
     manifest = json.loads((folder / "manifest.json").read_text())
     return digest({split: file_digest(folder / f"{split}.parquet") for split in SPLITS}), manifest
@@ -82,6 +101,7 @@ def _source_digest(sources: tuple[Path, ...], of_file: Callable[[Path], str] = f
             raise DataError(
                 f"A data file or folder was expected at {source} (data.source), there is none. Mend the path, or use `generated`."
             )
+        require_regular(source)
         found = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
         files += [[str(path.relative_to(source.parent)), of_file(path)] for path in found]
     return digest(files)

@@ -110,7 +110,7 @@ def test_one_setting_of_a_service_leaves_its_other_defaults(study_file):
             {"machine": {"launcher": {"kind": "ray_job", "adress": "http://h"}}},
             "machine.cpu.launcher.ray_job.adress: unknown key; did you mean 'address'?",
         ),
-        ({"data": {"qqqq": 1}}, "data.qqqq: unknown key; known here: generated, quarantine_limit, seed, sft_fraction"),
+        ({"data": {"qqqq": 1}}, "data.qqqq: unknown key; known here: generated, keep_invalid, quarantine_limit, seed"),
     ],
 )
 def test_an_unknown_key_names_the_nearest_known_one(study_file, settings, line):

@@ -10,7 +10,7 @@ import json
 from enum import StrEnum
 from itertools import pairwise
 
-from slca_core.dialogue import Dialogue, Message
+from slca_core.dialogue import Dialogue, Message, Sample
 
 
 class FilterReason(StrEnum):
@@ -26,14 +26,21 @@ class FilterReason(StrEnum):
     NO_FINAL_ANSWER = "no final answer after a call"
     PROMPT_TOO_LONG = "prompt too long"
     DUPLICATE = "duplicate record"
+    CONFLICTING_ID = "different records under one id"
+    UNUSABLE_TOOL = "tool definition that no validator can be made of"
+    INVALID_GOLD = "gold call that its tool's schema refuses"
 
 
 # Left out by design, not because something is wrong with the record.
 INTENDED = frozenset({FilterReason.IRRELEVANT, FilterReason.NO_LATER_CALL, FilterReason.PROMPT_TOO_LONG, FilterReason.DUPLICATE})
 
 
-def filter_reason(dialogue: Dialogue) -> FilterReason | None:
-    """The first reason to leave the dialogue out, or None to keep it; intentions come before defects."""
+def filter_reason(value: Dialogue | Sample) -> FilterReason | None:
+    """The first reason to leave the record out, or None to keep it; intentions come before defects."""
+    return _dialogue_reason(value) if isinstance(value, Dialogue) else _sample_reason(value)
+
+
+def _dialogue_reason(dialogue: Dialogue) -> FilterReason | None:
     if dialogue.subset == "irrelevant" or not any(message.tool_calls for message in dialogue.messages):
         return FilterReason.IRRELEVANT
     turns = user_turns(dialogue.messages)
@@ -42,6 +49,18 @@ def filter_reason(dialogue: Dialogue) -> FilterReason | None:
     if not all(turn[0].content.strip() for turn in turns):
         return FilterReason.EMPTY_QUESTION
     return _tool_defect(dialogue) or _answer_defect(dialogue.messages, turns)
+
+
+def _sample_reason(sample: Sample) -> FilterReason | None:
+    """The filters that apply to a row of gold calls."""
+    offered = {tool["function"]["name"] for tool in sample.tools}
+    if not sample.gold:
+        return FilterReason.IRRELEVANT
+    if not sample.question.strip():
+        return FilterReason.EMPTY_QUESTION
+    if len(offered) < len(sample.tools):
+        return FilterReason.CONFLICTING_TOOLS
+    return FilterReason.UNKNOWN_TOOL if any(call.name not in offered for step in sample.gold for call in step) else None
 
 
 def user_turns(messages: tuple[Message, ...]) -> list[tuple[Message, ...]]:

@@ -21,11 +21,12 @@ import pyarrow.parquet as pq
 
 from slca_core.curation.decomposition import decompose
 from slca_core.curation.filters import INTENDED, FilterReason, filter_reason
+from slca_core.curation.fitness import Fitness
 from slca_core.curation.readers import Parsed, Rejected, read_source
 from slca_core.curation.rows import SCHEMA, read_split, row_of, sample_of
 from slca_core.curation.sloppiness import Sloppiness, spoil
 from slca_core.curation.splits import Split, SplitItem, deal
-from slca_core.dialogue import Sample
+from slca_core.dialogue import Dialogue, Sample
 from slca_core.errors import DataError
 
 __all__ = ["Manifest", "curate", "read_split"]
@@ -47,6 +48,8 @@ class Manifest:
         dialogues: records that gave at least one sample.
         splits: split -> subset -> samples; "left out" holds further turns of test dialogues.
         planted: training demonstrations per fault that was planted in them (`curation.sloppiness`).
+        findings: records that no rollout can use or whose gold call its schema refuses, whether they were left out or kept.
+        repaired: tool schemas per form that was put into today's words (`curation.schema_repair`).
         files: name -> sha256.
     """
 
@@ -59,6 +62,8 @@ class Manifest:
     samples: int
     splits: dict[str, dict[str, int]]
     planted: dict[str, int]
+    findings: dict[str, int]
+    repaired: dict[str, int]
     files: dict[str, str]
 
 
@@ -71,7 +76,20 @@ class _Tally:
     dialogues: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     filtered: Counter[str] = field(default_factory=Counter)
-    seen: set[str] = field(default_factory=set)
+    findings: Counter[str] = field(default_factory=Counter)
+    repaired: Counter[str] = field(default_factory=Counter)
+    seen: dict[str, _Seen] = field(default_factory=dict)
+    disputed: dict[str, _Seen] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A record that gave samples, by its id: another one of that id is its repetition, or puts both in doubt."""
+
+    content: str
+    source_file: str
+    position: int
+    samples: int = 0
 
 
 def curate(
@@ -85,6 +103,7 @@ def curate(
     seed: int = 0,
     quarantine_limit: float = 0.05,
     sloppiness: Sloppiness | None = None,
+    keep_invalid: bool = False,
 ) -> Manifest:
     """Turn the sources into `sft.parquet`, `rl.parquet` and `test.parquet` below `out`.
 
@@ -94,6 +113,7 @@ def curate(
         max_prompt_chars: characters of the tools and the prompt as JSON; longer samples are left out.
         quarantine_limit: largest share of unreadable records; filtered ones do not count.
         sloppiness: faults to plant in the demonstrations of the two training splits.
+        keep_invalid: keep records with a tool that no validator can be made of or a gold call that its schema refuses.
 
     Raises:
         DataError: a source cannot be read, too many records are broken, or fewer than three samples remain.
@@ -104,10 +124,12 @@ def curate(
         spool = Path(folder) / "samples.parquet"
         with pq.ParquetWriter(spool, SCHEMA, compression="zstd") as writer, _open_quarantine(out) as quarantine:
             buffer = _RowBuffer(writer)
-            for sample in _samples(sources, tally, quarantine, max_prompt_chars):
+            for sample in _samples(sources, tally, quarantine, max_prompt_chars, keep_invalid):
                 items.append(SplitItem.of(sample))
                 buffer.add(row_of(sample))
             buffer.flush()
+            writer.close()
+            items, rows = _without_disputed(spool, items, tally, quarantine)
         _check(tally, len(items), quarantine_limit, out)
         splits = deal(
             items,
@@ -116,7 +138,8 @@ def curate(
             sft_fraction=sft_fraction,
             seed=seed,
         )
-        planted = _write_splits(spool, out, [splits[item.sample_id] for item in items], sloppiness or Sloppiness(), seed)
+        split_of_row = [splits[item] if item is not None else None for item in rows]
+        planted = _write_splits(spool, out, split_of_row, sloppiness or Sloppiness(), seed)
     return _write_manifest(out, seed, tally, items, splits, planted)
 
 
@@ -124,55 +147,79 @@ def _open_quarantine(out: Path) -> TextIO:
     return (out / QUARANTINE_FILE).open("w", encoding="utf-8")
 
 
-def _samples(sources: Sequence[Path], tally: _Tally, quarantine: TextIO, max_prompt_chars: int | None) -> Iterator[Sample]:
-    for source in sources:
-        for outcome in read_source(source):
-            tally.read += 1
-            if isinstance(outcome, Rejected):
-                tally.rejected[str(outcome.reason)] += 1
-                _quarantine(quarantine, outcome.reason, outcome.detail, outcome, outcome.record_text)
+def _samples(
+    sources: Sequence[Path], tally: _Tally, quarantine: TextIO, max_prompt_chars: int | None, keep_invalid: bool
+) -> Iterator[Sample]:
+    fitness = Fitness()
+    for outcome in (outcome for source in sources for outcome in read_source(source)):
+        tally.read += 1
+        if isinstance(outcome, Rejected):
+            tally.rejected[str(outcome.reason)] += 1
+            _quarantine(quarantine, outcome.reason, outcome.detail, outcome, outcome.record_text)
+            continue
+        tally.parsed += 1
+        tally.repaired.update(outcome.repairs)
+        for sample in _kept(outcome, tally, quarantine, fitness, keep_invalid):
+            if max_prompt_chars is not None and _prompt_chars(sample) > max_prompt_chars:
+                tally.filtered[str(FilterReason.PROMPT_TOO_LONG)] += 1
                 continue
-            tally.parsed += 1
-            kept = 0
-            for sample in _kept(outcome, tally, quarantine):
-                if max_prompt_chars is not None and _prompt_chars(sample) > max_prompt_chars:
-                    tally.filtered[str(FilterReason.PROMPT_TOO_LONG)] += 1
-                    continue
-                kept += 1
-                yield sample
-            tally.dialogues += kept > 0
+            tally.seen[_identity(outcome.value)].samples += 1
+            yield sample
+    tally.dialogues = sum(seen.samples > 0 for seen in tally.seen.values())
 
 
-def _kept(parsed: Parsed, tally: _Tally, quarantine: TextIO) -> tuple[Sample, ...]:
+def _kept(parsed: Parsed, tally: _Tally, quarantine: TextIO, fitness: Fitness, keep_invalid: bool) -> tuple[Sample, ...]:
     """The record's samples, or none with the reason counted; defects are quarantined, intentions only counted."""
-    value = parsed.value
-    samples: tuple[Sample, ...]
-    if isinstance(value, Sample):
-        reason, samples = _gold_reason(value), (value,)
-    else:
-        reason = filter_reason(value)
-        samples = decompose(value) if reason is None else ()
-    if reason is None and any(sample.sample_id in tally.seen for sample in samples):
-        reason = FilterReason.DUPLICATE
+    value, detail = parsed.value, "filtered"
+    reason = filter_reason(value)
+    if reason is None and (finding := fitness.finding(value)):
+        tally.findings[finding[0]] += 1
+        reason, detail = (None, "") if keep_invalid else finding
     if reason is None:
-        tally.seen.update(sample.sample_id for sample in samples)
-        return samples
+        reason, detail = _known_id(parsed, tally)
+    if reason is None:
+        return decompose(value) if isinstance(value, Dialogue) else (value,)
     tally.filtered[str(reason)] += 1
     if reason not in INTENDED:
-        _quarantine(quarantine, reason, "filtered", parsed, json.dumps(asdict(value)))
+        _quarantine(quarantine, reason, detail, parsed, json.dumps(asdict(value)))
     return ()
 
 
-def _gold_reason(sample: Sample) -> FilterReason | None:
-    """The filters that apply to a row of gold calls."""
-    offered = {tool["function"]["name"] for tool in sample.tools}
-    if not sample.gold:
-        return FilterReason.IRRELEVANT
-    if not sample.question.strip():
-        return FilterReason.EMPTY_QUESTION
-    if len(offered) < len(sample.tools):
-        return FilterReason.CONFLICTING_TOOLS
-    return FilterReason.UNKNOWN_TOOL if any(call.name not in offered for step in sample.gold for call in step) else None
+def _identity(value: Dialogue | Sample) -> str:
+    return value.dialogue_id if isinstance(value, Dialogue) else value.sample_id
+
+
+def _known_id(parsed: Parsed, tally: _Tally) -> tuple[FilterReason | None, str]:
+    """Whether a record of this id was there before: its like, or another one, in which case neither can be told to be right."""
+    name = _identity(parsed.value)
+    before = tally.seen.get(name) or tally.disputed.get(name)
+    if before is None:
+        tally.seen[name] = _Seen(parsed.content, parsed.source_file, parsed.position)
+        return None, ""
+    if before.content == parsed.content and name in tally.seen:
+        return FilterReason.DUPLICATE, ""
+    if name in tally.seen:
+        tally.disputed[name] = tally.seen.pop(name)
+    return FilterReason.CONFLICTING_ID, f"{name!r} is also the id of record {before.position} of {before.source_file}"
+
+
+def _without_disputed(
+    spool: Path, items: list[SplitItem], tally: _Tally, quarantine: TextIO
+) -> tuple[list[SplitItem], list[str | None]]:
+    """The items to deal and the sample id of each spooled row, None for those whose id another record has too."""
+    if not tally.disputed:
+        return items, [item.sample_id for item in items]
+    tally.filtered[str(FilterReason.CONFLICTING_ID)] += len(tally.disputed)
+    out = [item.dialogue_id in tally.disputed or item.sample_id in tally.disputed for item in items]
+    told = set[str]()
+    for row, is_out in zip(_spooled(spool), out, strict=True):
+        name = row["dialogue_id"] if row["dialogue_id"] in tally.disputed else row["sample_id"]
+        if is_out and name not in told:
+            told.add(name)
+            detail = f"{name!r} is also the id of another record"
+            _quarantine(quarantine, FilterReason.CONFLICTING_ID, detail, tally.disputed[name], json.dumps(row))
+    kept = [item for item, is_out in zip(items, out, strict=True) if not is_out]
+    return kept, [None if is_out else item.sample_id for item, is_out in zip(items, out, strict=True)]
 
 
 def _prompt_chars(sample: Sample) -> int:
@@ -180,7 +227,7 @@ def _prompt_chars(sample: Sample) -> int:
     return len(row["tools"]) + len(row["prompt"])
 
 
-def _quarantine(quarantine: TextIO, reason: str, detail: str, where: Parsed | Rejected, record: str) -> None:
+def _quarantine(quarantine: TextIO, reason: str, detail: str, where: Parsed | Rejected | _Seen, record: str) -> None:
     entry = {"reason": reason, "detail": detail, "file": where.source_file, "position": where.position, "record": record}
     quarantine.write(json.dumps(entry) + "\n")
 
@@ -221,16 +268,20 @@ class _RowBuffer:
             self.rows.clear()
 
 
-def _write_splits(spool: Path, out: Path, split_of_row: Sequence[Split], sloppiness: Sloppiness, seed: int) -> Counter[str]:
+def _spooled(spool: Path) -> Iterator[dict[str, Any]]:
+    with pq.ParquetFile(spool) as table:
+        for batch in table.iter_batches(batch_size=_ROWS_PER_BATCH):
+            yield from batch.to_pylist()
+
+
+def _write_splits(spool: Path, out: Path, split_of_row: Sequence[Split | None], sloppiness: Sloppiness, seed: int) -> Counter[str]:
     """Write the three files; what was planted in the demonstrations of the training splits is counted."""
     planted: Counter[str] = Counter()
     spoilt = (Split.SFT, Split.RL) if any(astuple(sloppiness)) else ()
     with ExitStack() as stack:
         writers = {split: pq.ParquetWriter(out / name, SCHEMA, compression="zstd") for split, name in SPLIT_FILES.items()}
         buffers = {split: _RowBuffer(stack.enter_context(writer)) for split, writer in writers.items()}
-        table = stack.enter_context(pq.ParquetFile(spool))
-        rows = (row for batch in table.iter_batches(batch_size=_ROWS_PER_BATCH) for row in batch.to_pylist())
-        for row, split in zip(rows, split_of_row, strict=True):
+        for row, split in zip(_spooled(spool), split_of_row, strict=True):
             if split in spoilt:
                 sample, faults = spoil(sample_of(row), sloppiness, seed)
                 row = row_of(sample)
@@ -258,6 +309,8 @@ def _write_manifest(
         samples=len(items),
         splits=counts,
         planted=dict(sorted(planted.items())),
+        findings=dict(sorted(tally.findings.items())),
+        repaired=dict(sorted(tally.repaired.items())),
         files={name: _sha256(out / name) for name in (*SPLIT_FILES.values(), QUARANTINE_FILE)},
     )
     (out / MANIFEST_FILE).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")

@@ -17,10 +17,10 @@ from typing import Any
 import jsonschema_rs
 
 from slca_core.dialogue import ToolCall
+from slca_core.schemas import schema_fault
 
 _RETURNS = re.compile(r"Returns ((?:\w+ \((?:integer|number|string|boolean)\)(?:, )?)+)")
 _FIELD = re.compile(r"(\w+) \((\w+)\)")
-_META_SCHEMA = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
 # fmt: off
 _WORDS = (
     "amber", "birch", "cedar", "coral", "delta", "ember", "fern", "flint", "grove", "harbor", "iris", "ivory",
@@ -81,7 +81,7 @@ def _response_schema(tool: dict[str, Any] | None) -> dict[str, Any] | None:
     """The tool's schema of its responses, where it has one that is a schema."""
     definition = (tool or {}).get("function", tool or {})
     schema = definition.get("outputSchema", (tool or {}).get("outputSchema"))
-    return schema if isinstance(schema, dict) and _is_instance(_META_SCHEMA, schema) else None
+    return schema if isinstance(schema, dict) and schema_fault(schema) is None else None
 
 
 def _instance(schema: Any, identity: str, arguments: Mapping[str, Any], place: str = "", name: str = "") -> Any:

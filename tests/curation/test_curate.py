@@ -229,9 +229,10 @@ def test_a_missing_split_file_says_to_curate_first(tmp_path: Path) -> None:
 def test_real_conversations_are_curated_as_counted(tmp_path: Path) -> None:
     manifest = curate([SHARED / "llamafactory"], tmp_path, **SIZES)
     assert (manifest.read, manifest.parsed) == (350, 350)
-    assert (manifest.dialogues, manifest.samples) == (146, 152)
+    assert (manifest.dialogues, manifest.samples) == (145, 151)
     assert manifest.filtered == {
         FilterReason.DUPLICATE: 13,
+        FilterReason.INVALID_GOLD: 1,
         FilterReason.IRRELEVANT: 166,
         FilterReason.NO_LATER_CALL: 14,
         FilterReason.UNANSWERED_CALL: 11,

@@ -1,56 +1,71 @@
-"""What the readers of all formats share: outcomes of a record, bounded decoding of text, and one shape for tools and calls.
+"""What the readers of all formats share: outcomes of a record, and strict, bounded decoding of text.
 
 A record that cannot become a value is a `Rejected`, never an exception that stops the read: one bad row in a hundred thousand
-is data.
+is data. Nothing is taken that could not be written again: JSON text is strict, and Python literals and parquet's own types count
+only as far as JSON has them.
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
+import datetime
+import decimal
 import json
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
+from slca_core.calls import RefusedJson, load_strict_json
 from slca_core.dialogue import Dialogue, Sample, ToolCall
 
 # A Python literal is parsed into a syntax tree of many times its size; Toucan's longest call is far below this.
 MAX_LITERAL_CHARS = 1_000_000
+MAX_JSON_CHARS = 64_000_000
 MAX_RECORD_CHARS = 20_000
-
-_TYPE_NAMES = {
-    "dict": "object",
-    "float": "number",
-    "str": "string",
-    "int": "integer",
-    "bool": "boolean",
-    "list": "array",
-    "tuple": "array",
-}
 
 
 class RejectReason(StrEnum):
     """Why a record could not be read."""
 
     BROKEN_JSON = "broken JSON"
+    BROKEN_TEXT = "text that is not Unicode"
+    NOT_JSON = "a value that JSON does not have"
     UNKNOWN_FORMAT = "unknown format"
+    AMBIGUOUS = "more than one reading"
+    UNREAD_FIELD = "a field that is not read"
     MISSING_FIELD = "missing field"
     BROKEN_TOOLS = "broken tool definitions"
     NO_TOOLS = "no tool definitions"
     BROKEN_CALL = "broken tool call"
     ARGUMENTS_NOT_OBJECT = "arguments not an object"
+    UNMATCHED_ANSWER = "an answer that fits no call"
     INCONSISTENT_ROLES = "inconsistent roles"
     FLAT_GOLD = "gold calls without steps or arguments"
 
 
+class Reading(NamedTuple):
+    """What a reader made of a record, and the repairs its tool definitions took."""
+
+    value: Dialogue | Sample
+    repairs: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A record that was read: a `Dialogue`, or a `Sample` where the format has gold calls only."""
+    """A record that was read: a `Dialogue`, or a `Sample` where the format has gold calls only.
+
+    Attributes:
+        content: digest of what was read, the id and the format left out: equal for equal records.
+        repairs: how often each form of a tool's schema was put into other words (`schema_repair`).
+    """
 
     source_file: str
     position: int
     value: Dialogue | Sample
+    content: str
+    repairs: Mapping[str, int] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,28 +88,98 @@ class RecordError(ValueError):
         self.detail = detail
 
 
-def decode(value: Any, what: str) -> Any:
+def decode(value: Any, what: str, reason: RejectReason = RejectReason.BROKEN_JSON) -> Any:
     """A column that may hold the value itself, JSON text, or (as in dumps of data frames) the repr of a Python literal."""
-    if not isinstance(value, str):
-        return value
+    return decode_text(value, what, reason) if isinstance(value, str) else value
+
+
+def decode_text(text: str, what: str, reason: RejectReason) -> Any:
+    """JSON, strictly; text that is not JSON at all is tried as a Python literal."""
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return parse_literal(value, what, RejectReason.BROKEN_JSON)
+        return load_strict_json(text, MAX_JSON_CHARS)
+    except RefusedJson as error:
+        if error.refusal != "broken-json":
+            raise RecordError(reason, f"{what} is no strict JSON: {error.refusal}") from error
+    return parse_literal(text, what, reason)
 
 
 def parse_literal(text: str, what: str, reason: RejectReason) -> Any:
     if len(text) > MAX_LITERAL_CHARS:
         raise RecordError(reason, f"{what} has {len(text)} characters; a Python literal may have {MAX_LITERAL_CHARS}")
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        tree = ast.parse(text.strip(), mode="eval")
+        repeated = any(_repeats_a_key(node) for node in ast.walk(tree) if isinstance(node, ast.Dict))
+        value = _as_json(ast.literal_eval(tree), what)
+    except RecordError:
+        raise
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, UnicodeError) as error:
         raise RecordError(reason, f"{what} is neither JSON nor a Python literal ({error.__class__.__name__})") from error
+    if repeated:
+        raise RecordError(reason, f"{what} is a Python literal that repeats a key")
+    return value
+
+
+def _repeats_a_key(node: ast.Dict) -> bool:
+    keys = [ast.dump(key) for key in node.keys if key is not None]
+    return len(set(keys)) < len(keys)
+
+
+def _as_json(value: Any, what: str) -> Any:
+    """A literal with tuples as lists."""
+    if isinstance(value, dict):
+        if any(not isinstance(key, str) for key in value):
+            raise RecordError(RejectReason.NOT_JSON, f"{what} has keys that are not text")
+        return {key: _as_json(part, f"{what}.{key}") for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(part, f"{what}[{place}]") for place, part in enumerate(value)]
+    return value
+
+
+def require_json(value: Any, what: str) -> str:
+    """The value as JSON text; RecordError names the place of what JSON does not have: a date, an infinity, half a surrogate."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _unwritable(value, what) or RecordError(RejectReason.NOT_JSON, f"{what}: {error}") from error
+    return text
+
+
+_KINDS: dict[type, str] = {
+    datetime.datetime: "a timestamp",
+    datetime.date: "a date",
+    datetime.time: "a time of day",
+    datetime.timedelta: "a duration",
+    decimal.Decimal: "a decimal",
+    bytes: "binary",
+}
+
+
+def _unwritable(value: Any, where: str) -> RecordError | None:
+    """The first part that cannot be written; looked for only once the whole could not."""
+    stack = [(value, where)]
+    while stack:
+        part, place = stack.pop()
+        if isinstance(part, dict):
+            stack += [(child, f"{place}.{key}") for key, child in reversed(part.items())]
+            stack += [(key, f"a key of {place}") for key in part]
+        elif isinstance(part, list | tuple):
+            stack += [(child, f"{place}[{at}]") for at, child in reversed(list(enumerate(part)))]
+        elif isinstance(part, str):
+            if any("\ud800" <= letter <= "\udfff" for letter in part):
+                return RecordError(RejectReason.BROKEN_TEXT, f"{ascii(place)[1:-1]} holds half a surrogate pair")
+        elif isinstance(part, float) and not isinstance(part, bool):
+            if part != part or part in (float("inf"), float("-inf")):
+                return RecordError(RejectReason.NOT_JSON, f"{place} is {part}")
+        elif part is not None and not isinstance(part, int):
+            kind = next((name for kind, name in _KINDS.items() if isinstance(part, kind)), f"a {type(part).__name__}")
+            return RecordError(RejectReason.NOT_JSON, f"{place} is {kind}: write it as text or as a number")
+    return None
 
 
 def field_of(record: dict[str, Any], name: str) -> Any:
     if record.get(name) is None:
-        raise RecordError(RejectReason.MISSING_FIELD, f"no field {name!r} among {', '.join(sorted(record))}")
+        raise RecordError(RejectReason.MISSING_FIELD, f"no field {name!r} among {', '.join(sorted(map(str, record)))}")
     return record[name]
 
 
@@ -107,91 +192,36 @@ def text_of(value: Any, what: str) -> str:
     return value
 
 
-def call_of(value: Any) -> ToolCall:
-    """A call from {"name", "arguments"}; arguments as an object or as JSON text, where empty text stands for no arguments."""
+def call_of(value: Any, what: str) -> ToolCall:
+    """A call from {"name", "arguments"}; arguments as an object or as text, where empty text stands for no arguments."""
     if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
-        raise RecordError(RejectReason.BROKEN_CALL, f"expected an object with a name, found {_clip(value)}")
-    arguments = value.get("arguments", value.get("parameters", {}))
+        raise RecordError(RejectReason.BROKEN_CALL, f"{what}: expected an object with a name, found {clip(value)}")
+    name = value["name"]
+    given = [value[key] for key in ("arguments", "parameters") if value.get(key) is not None]
+    if len(given) == 2 and given[0] != given[1]:
+        raise RecordError(RejectReason.AMBIGUOUS, f"{what}: arguments and parameters of {name} differ")
+    if not given and "arguments" in value:
+        raise RecordError(RejectReason.ARGUMENTS_NOT_OBJECT, f"{what}: arguments of {name} are null")
+    unread = [key for key, part in value.items() if key not in ("name", "arguments", "parameters") and _holds(part)]
+    if unread:
+        raise RecordError(RejectReason.BROKEN_CALL, f"{what}: {', '.join(unread)} of {name} is not read; arguments are called so")
+    arguments = given[0] if given else {}
     if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments) if arguments.strip() else {}
-        except (ValueError, RecursionError) as error:
-            raise RecordError(RejectReason.BROKEN_CALL, f"arguments of {value['name']} are not JSON: {_clip(arguments)}") from error
+        arguments = decode_text(arguments, f"{what}: arguments of {name}", RejectReason.BROKEN_CALL) if arguments.strip() else {}
     if not isinstance(arguments, dict):
-        raise RecordError(RejectReason.ARGUMENTS_NOT_OBJECT, f"arguments of {value['name']} are {_clip(arguments)}")
-    return ToolCall(value["name"], arguments)
+        raise RecordError(RejectReason.ARGUMENTS_NOT_OBJECT, f"{what}: arguments of {name} are {clip(arguments)}")
+    return ToolCall(name, arguments)
 
 
-def calls_of(value: Any) -> tuple[ToolCall, ...]:
+def _holds(part: Any) -> bool:
+    return isinstance(part, dict | list) and bool(part)
+
+
+def calls_of(value: Any, what: str) -> tuple[ToolCall, ...]:
     """One call or a list of parallel ones."""
-    return tuple(call_of(item) for item in (value if isinstance(value, list) else [value]))
+    return tuple(call_of(item, what) for item in (value if isinstance(value, list) else [value]))
 
 
-def tools_of(value: Any) -> tuple[dict[str, Any], ...]:
-    """Tool definitions in OpenAI form, in their order, exact repetitions left out.
-
-    Conflicting definitions of one name stay side by side: to drop the record is the filters' decision.
-    """
-    if value is None or (isinstance(value, str) and not value.strip()):
-        raise RecordError(RejectReason.NO_TOOLS, "the record offers no tools")
-    listed = decode(value, "tools")
-    if not isinstance(listed, list):
-        raise RecordError(RejectReason.BROKEN_TOOLS, f"expected a list of tools, found {_clip(listed)}")
-    tools: list[dict[str, Any]] = []
-    seen: set[str] = set()
-    for item in listed:
-        tool = _tool_of(decode(item, "a tool"))
-        text = json.dumps(tool, sort_keys=True)
-        if text not in seen:
-            seen.add(text)
-            tools.append(tool)
-    return tuple(tools)
-
-
-def record_digest(record: dict[str, Any]) -> str:
-    """An id from the content, for formats without one; the same whichever file or row the record stands in."""
-    text = json.dumps(record, sort_keys=True, ensure_ascii=False, default=str)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-
-
-def _tool_of(value: Any) -> dict[str, Any]:
-    function = value.get("function", value) if isinstance(value, dict) else value
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
-        raise RecordError(RejectReason.BROKEN_TOOLS, f"expected a tool with a name, found {_clip(value)}")
-    parameters = function.get("parameters") or function.get("input_schema") or {}
-    if not isinstance(parameters, dict):
-        raise RecordError(RejectReason.BROKEN_TOOLS, f"parameters of {function['name']} are {_clip(parameters)}, not a JSON Schema")
-    schema = {"type": "object", "properties": {}, **_json_schema(parameters)}
-    required = value.get("required", function.get("required"))
-    # Some converted sets leave `required` outside the schema.
-    if isinstance(required, list) and "required" not in schema:
-        schema["required"] = [name for name in required if isinstance(schema["properties"], dict) and name in schema["properties"]]
-    description = function.get("description")
-    return {
-        "type": "function",
-        "function": {
-            "name": function["name"],
-            "description": description if isinstance(description, str) else "",
-            "parameters": schema,
-        },
-    }
-
-
-def _json_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with the Python type names of some sets ("dict", "str") in JSON Schema's words."""
-    converted: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "type" and isinstance(value, str):
-            converted[key] = _TYPE_NAMES.get(value, value)
-        elif key == "properties" and isinstance(value, dict):
-            converted[key] = {name: _json_schema(part) if isinstance(part, dict) else part for name, part in value.items()}
-        elif key == "items" and isinstance(value, dict):
-            converted[key] = _json_schema(value)
-        else:
-            converted[key] = value
-    return converted
-
-
-def _clip(value: Any) -> str:
+def clip(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:117]}..."

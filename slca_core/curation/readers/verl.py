@@ -2,53 +2,65 @@
 
 Gold must be nested, [[parallel calls of step 1], [step 2], ...], as in the released files. The older preview lists bare tool names
 in one flat list: neither arguments nor steps can be told from it, so no reward could be computed, and such a row is rejected.
+Calls and answers of the history are written into the text between tags, as the authors' template does.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from typing import Any
 
-from slca_core.curation.readers.assembly import MessageAssembly
+from slca_core.curation.readers.assembly import Answer, MessageAssembly
+from slca_core.curation.readers.conversation import add_turn, finished, kind_of, turns_of
 from slca_core.curation.readers.records import (
+    Reading,
     RecordError,
     RejectReason,
     call_of,
     calls_of,
     decode,
+    decode_text,
     field_of,
-    record_digest,
-    text_of,
-    tools_of,
 )
+from slca_core.curation.readers.tools import tools_of
 from slca_core.dialogue import Message, Sample, ToolCall
 
 _CALL_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _RESPONSE_BLOCK = re.compile(r"<tool_response>(.*?)</tool_response>", re.DOTALL)
 
 
-def read_verl(record: dict[str, Any]) -> Sample:
+def read_verl(record: dict[str, Any]) -> Reading:
     """One row. Rows carry no dialogue id: the first question and the tools stand for it, so that its turns stay together."""
     truth = _ground_truth(record)
-    tools = tools_of(record.get("tools") or truth.get("tool_schemas"))
+    column = "tools" if record.get("tools") else "tool_schemas"
+    tools = tools_of(record.get("tools") or truth.get("tool_schemas"), column)
     gold = _gold(truth)
-    prompt = _prompt(record, tools)
+    prompt = _prompt(record, tools.definitions)
     if prompt[-1].role != "user":
         raise RecordError(RejectReason.INCONSISTENT_ROLES, "the prompt does not end with a user message")
     questions = [message.content for message in prompt if message.role == "user"]
-    dialogue_id = f"verl-{record_digest({'question': questions[0], 'tools': tools})}"
+    dialogue_id = f"verl-{_digest([questions[0], tools.definitions])[:24]}"
     turn = len(questions)
-    return Sample(
-        sample_id=f"{dialogue_id}#{turn}",
+    # Two rows may share question and tools and differ in history or gold: each is a sample of its own.
+    content = _digest([[message.to_json() for message in prompt], [[call.to_json() for call in step] for step in gold]])
+    sample = Sample(
+        sample_id=f"{dialogue_id}#{turn}-{content[:8]}",
         dialogue_id=dialogue_id,
         subset="single-turn" if turn == 1 else "decomposed",
         turn=turn,
-        tools=tools,
+        tools=tools.definitions,
         prompt=prompt,
         demonstration=(),
         gold=gold,
     )
+    return Reading(sample, tools.repairs)
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _ground_truth(record: dict[str, Any]) -> dict[str, Any]:
@@ -56,7 +68,7 @@ def _ground_truth(record: dict[str, Any]) -> dict[str, Any]:
     truth = reward_model.get("ground_truth") if isinstance(reward_model, dict) else None
     # Other sets for verl, such as ToolRL's, keep the answer's text here.
     if isinstance(truth, str) and "gold_tool_calls" in truth:
-        truth = decode(truth, "ground_truth")
+        truth = decode(truth, "reward_model.ground_truth")
     if not isinstance(truth, dict):
         raise RecordError(RejectReason.UNKNOWN_FORMAT, "reward_model.ground_truth is not an object with gold_tool_calls")
     return truth
@@ -68,47 +80,39 @@ def _gold(truth: dict[str, Any]) -> tuple[tuple[ToolCall, ...], ...]:
     if not isinstance(steps, list):
         raise RecordError(RejectReason.BROKEN_CALL, "gold_tool_calls are not a list")
     if any(not isinstance(step, list) for step in steps):
-        raise RecordError(RejectReason.FLAT_GOLD, "expected [[calls of step 1], [step 2], ...], found a flat list")
-    return tuple(tuple(call_of(decode(call, "a gold call")) for call in step) for step in steps if step)
+        raise RecordError(RejectReason.FLAT_GOLD, "gold_tool_calls: expected [[calls of step 1], [step 2], ...], found a flat list")
+    return tuple(
+        tuple(call_of(decode(call, "gold_tool_calls"), f"gold_tool_calls[{place}]") for call in step)
+        for place, step in enumerate(steps)
+        if step
+    )
 
 
 def _prompt(record: dict[str, Any], tools: tuple[dict[str, Any], ...]) -> tuple[Message, ...]:
-    turns = decode(field_of(record, "prompt"), "prompt")
-    if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
-        raise RecordError(RejectReason.INCONSISTENT_ROLES, "the prompt is not a list of messages")
     assembly = MessageAssembly()
-    for turn in turns:
-        content = text_of(turn.get("content"), "a prompt message")
-        match turn.get("role"):
-            case "system":
-                assembly.system(content)
-            case "assistant":
-                assembly.assistant(_CALL_BLOCK.sub("", content).strip(), _calls_in(content))
-            case "tool":
-                assembly.tool(content)
-            case "user":
-                _add_user(assembly, content)
-            case role:
-                raise RecordError(RejectReason.INCONSISTENT_ROLES, f"unknown role {role!r}")
-    return assembly.finish(tools)
+    for place, turn in enumerate(turns_of(decode(field_of(record, "prompt"), "prompt"), "prompt")):
+        _add(assembly, turn, f"prompt[{place}]")
+    return finished(assembly, record, tools)
 
 
-def _add_user(assembly: MessageAssembly, content: str) -> None:
-    """A user message, or the tools' answers, which the authors' template writes as one."""
-    answers = _RESPONSE_BLOCK.findall(content) if content.lstrip().startswith("<tool_response>") else []
-    for answer in answers:
-        assembly.tool(answer.strip("\n"))
-    if not answers:
-        assembly.user(content)
+def _add(assembly: MessageAssembly, turn: dict[str, Any], where: str) -> None:
+    """A turn; one with tags in its text is taken apart."""
+    content, kind = turn.get("content"), kind_of(turn, where)
+    if isinstance(content, str) and kind == "assistant" and "tool_call>" in content:
+        if turn.get("tool_calls") or turn.get("function_call"):
+            raise RecordError(RejectReason.AMBIGUOUS, f"{where}: calls stand both in the text and beside it")
+        rest = _CALL_BLOCK.sub("", content).strip()
+        add_turn(assembly, {**turn, "content": rest, "tool_calls": None}, where)
+        assembly.assistant("", _calls_in(content, where))
+    elif isinstance(content, str) and kind in ("user", "answer") and "tool_response>" in content:
+        if _RESPONSE_BLOCK.sub("", content).strip():
+            raise RecordError(RejectReason.INCONSISTENT_ROLES, f"{where}: text around <tool_response> blocks")
+        for answer in _RESPONSE_BLOCK.findall(content):
+            assembly.tool(Answer(answer.removeprefix("\n").removesuffix("\n")))
+    else:
+        add_turn(assembly, turn, where)
 
 
-def _calls_in(content: str) -> tuple[ToolCall, ...]:
-    calls: list[ToolCall] = []
-    for block in _CALL_BLOCK.findall(content):
-        try:
-            calls.extend(calls_of(json.loads(block)))
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, RecordError):
-                raise
-            raise RecordError(RejectReason.BROKEN_CALL, f"a <tool_call> block is not JSON: {block[:120]}") from error
-    return tuple(calls)
+def _calls_in(content: str, where: str) -> tuple[ToolCall, ...]:
+    blocks = _CALL_BLOCK.findall(content)
+    return tuple(call for block in blocks for call in calls_of(decode_text(block, where, RejectReason.BROKEN_CALL), where))
