@@ -4,6 +4,7 @@ from prefect import flow
 
 from slca_core.config import Study
 from slca_core.records import Record
+from tasks.lanes import gather
 from tasks.services import frozen_services
 from tasks.train import train_arm
 
@@ -12,7 +13,8 @@ from tasks.train import train_arm
 def compare(study: Study, data: Record, sft: Record) -> dict[str, dict[int, Record]]:
     """Arm -> seed -> trained checkpoint; arms of equal condition share one run."""
     with frozen_services(study) as services:
-        runs = {
-            arm.name: {seed: train_arm.submit(study, arm, seed, data, sft, services) for seed in study.seeds} for arm in study.arms
+        running = {
+            (arm.name, seed): train_arm.submit(study, arm, seed, data, sft, services) for arm in study.arms for seed in study.seeds
         }
-        return {arm: {seed: run.result() for seed, run in by_seed.items()} for arm, by_seed in runs.items()}
+        trained = gather(study, "train", running)
+    return {arm.name: {seed: trained[arm.name, seed] for seed in study.seeds} for arm in study.arms}

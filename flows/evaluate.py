@@ -6,6 +6,7 @@ from slca_core.config import Study
 from slca_core.records import Record
 from tasks.evaluate import evaluate_checkpoint
 from tasks.floor import measure_floor
+from tasks.lanes import gather
 from tasks.report import SFT, Evaluated
 from tasks.services import frozen_services
 
@@ -22,7 +23,8 @@ def evaluate(study: Study, data: Record, checkpoints: dict[str, dict[int, Record
             for condition, by_seed in checkpoints.items()
             for seed, checkpoint in by_seed.items()
         }
-        return [
-            Evaluated(condition=condition, seed=seed, checkpoint=checkpoints[condition][seed], evaluation=run.result())
-            for (condition, seed), run in running.items()
-        ]
+        evaluated = gather(study, "evaluate", running)
+    return [
+        Evaluated(condition=condition, seed=seed, checkpoint=checkpoints[condition][seed], evaluation=evaluation)
+        for (condition, seed), evaluation in evaluated.items()
+    ]

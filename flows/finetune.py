@@ -5,12 +5,16 @@ from prefect import flow
 from slca_core.config import Study
 from slca_core.records import Record
 from tasks import finetune as tasks
+from tasks.lanes import gather
 from tasks.report import SFT, SFT_FULL
 
 
 @flow(name="finetune")
 def finetune(study: Study, data: Record) -> tuple[Record, Record, Record]:
     policy = tasks.prepare_policy(study, data)
-    sft = tasks.finetune.submit(study, data, policy, SFT, splits=("sft",), epochs=study.sft.epochs)
-    sft_full = tasks.finetune.submit(study, data, policy, SFT_FULL, splits=("sft", "rl"), epochs=study.sft.full_epochs)
-    return policy, sft.result(), sft_full.result()
+    running = {
+        SFT: tasks.finetune.submit(study, data, policy, SFT, splits=("sft",), epochs=study.sft.epochs),
+        SFT_FULL: tasks.finetune.submit(study, data, policy, SFT_FULL, splits=("sft", "rl"), epochs=study.sft.full_epochs),
+    }
+    tuned = gather(study, "finetune", running)
+    return policy, tuned[SFT], tuned[SFT_FULL]

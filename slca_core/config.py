@@ -859,6 +859,9 @@ class Study(Frozen):
     assumptions: Assumptions | None = Field(None, description="for the plan's estimates, where nothing was measured yet")
     paper_backbone: str | None = Field(None, description="backbone whose published figures stand beside ours, e.g. qwen2.5-7b")
     notify: NotifyConfig = NotifyConfig()
+    on_failure: Literal["finish_others", "stop"] = Field(
+        "finish_others", description="what becomes of a stage's other steps once one has failed; `notify` hears of it at once"
+    )
 
     @property
     def private(self) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 from prefect import Flow
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.context import FlowRunContext
 
 from slca_core import secrets
 from slca_core.config import Study, load_study
@@ -42,16 +43,28 @@ def tell(flow: Flow, flow_run: FlowRun, state: State) -> None:
         "message": state.message or "",
         "report": str(report) if state.is_completed() else None,
     }
+    _deliver(study, news, f"it {news['state']}")
+
+
+def tell_of_failure(study: Study, step: str, message: str) -> None:
+    """Send that one step has failed, while others may go on for hours: study, flow run, state `step failed`, step and message."""
+    context = FlowRunContext.get()
+    run = context.flow_run.name if context and context.flow_run else ""
+    news = {"study": study.name, "flow_run": run, "state": "step failed", "step": step, "message": message, "report": None}
+    _deliver(study, news, f"{step} failed")
+
+
+HOOKS = {"on_completion": [tell], "on_failure": [tell], "on_crashed": [tell]}
+
+
+def _deliver(study: Study, news: dict[str, Any], event: str) -> None:
     url, command = None, ()
     try:
         url, command = resolved(study.notify)
         _send(url, command, json.dumps(news))
     except (ConfigError, OSError, subprocess.SubprocessError, httpx.HTTPError, httpx.InvalidURL) as error:
         why = secrets.hide(" ".join(str(error).split()), filter(None, [url, *command[1:]]))
-        say(f"Who is to hear of {study.name} (notify) was not told that it {news['state']}: {why}")
-
-
-HOOKS = {"on_completion": [tell], "on_failure": [tell], "on_crashed": [tell]}
+        say(f"Who is to hear of {study.name} (notify) was not told that {event}: {why}")
 
 
 def _study_of(flow: Flow, flow_run: FlowRun) -> Study:
