@@ -583,6 +583,13 @@ class ServicesConfig(Frozen):
     failure_limit: float = Field(
         0.02, ge=0, le=1, description="share of rollouts without an answer of a service above which a step stops"
     )
+    unread_limit: float | None = Field(
+        0.02,
+        ge=0,
+        le=1,
+        description="share of rollouts with an answer of judge or checker that cannot be read, and counts 0, above which a step "
+        "stops; none lets it go on, as the paper does",
+    )
 
     def by_role(self) -> dict[str, ServiceConfig]:
         """Every service the study has."""

@@ -91,7 +91,7 @@ def _make_report(study: Study, data: Record, preparation: Sequence[Record], eval
             *([_unmatched(certificate)] if certificate.mismatches else []),
             *([RANKING_CAVEAT] if study.policy.scratch else []),
         ],
-        books=[services.section(asked, study.services.failure_limit)],
+        books=[services.section(asked, study.services.failure_limit, study.services.unread_limit)],
         values={"services": {stage.stage: dataclasses.asdict(stage) for stage in asked}, **results.values},
         mlflow_hint=f"make ui STUDY=configs/studies/{study.name}.yaml opens MLflow on these runs (experiment {study.name}).",
     )
