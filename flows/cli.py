@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from flows import cli_core
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, SlcaError
+from slca_core.terminal import headed, terminal
 from tasks.workspace import Workspace, quiet_environment
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, help=__doc__)
 app.command()(cli_core.replay)
 app.add_typer(cli_core.conformance, name="conformance")
-console = Console()
-errors = Console(stderr=True)
+console = terminal()
+errors = terminal(stderr=True)
 
 StudyFile = Annotated[Path, typer.Argument(help="a study file, e.g. configs/studies/smoke.yaml")]
 Overrides = Annotated[
@@ -68,8 +67,8 @@ def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str
 
         paths = reproduce(study)
     cli_report.show(json.loads(paths.json.read_text()))
-    console.print(f"report  {paths.html}", soft_wrap=True, highlight=False)
-    console.print(f"runs    make ui STUDY={study_file}   (MLflow, experiment {study.name})", soft_wrap=True, highlight=False)
+    console.print(f"report  {paths.html}", soft_wrap=True)
+    console.print(f"runs    make ui STUDY={study_file}   (MLflow, experiment {study.name})", soft_wrap=True)
 
 
 @app.command()
@@ -118,7 +117,7 @@ def report(
     if not path.is_file():
         raise ConfigError(f"A report was expected at {path}, there is none yet. Run: slca run {study_files[0]}")
     if format == "html":
-        console.print(path, soft_wrap=True, highlight=False)
+        console.print(path, soft_wrap=True)
     else:
         sys.stdout.write(path.read_text())
 
@@ -182,7 +181,7 @@ def ui(study_file: StudyFile, overrides: Overrides = None, port: Annotated[int, 
     if not store.is_file():
         raise ConfigError(f"An MLflow store was expected at {store}, there is none yet. Run: slca run {study_file}")
     require_free(port, "MLflow's pages")
-    console.print(f"MLflow: http://{LOOPBACK}:{port}  (experiment {study.name}; Ctrl-C ends it)", highlight=False)
+    console.print(f"MLflow: http://{LOOPBACK}:{port}  (experiment {study.name}; Ctrl-C ends it)")
     where = ["--backend-store-uri", Workspace(study).mlflow_uri, "--host", LOOPBACK, "--port", str(port)]
     argv = [sys.executable, "-m", "mlflow", "ui", *where]
     raise SystemExit(subprocess.call(argv))
@@ -203,7 +202,7 @@ def main() -> None:
     try:
         app()
     except SlcaError as error:
-        errors.print(f"[red]slca:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        errors.print(headed("slca:", f" {error}", "red"), soft_wrap=True)
         raise SystemExit(2) from None
 
 

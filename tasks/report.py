@@ -98,7 +98,7 @@ def _make_report(study: Study, data: Record, preparation: Sequence[Record], eval
     write_atomically(out / CERTIFICATE, certificate.model_dump_json(indent=2))
     tags = {"slca.labels": "; ".join(labels) or "none", "slca.matched": str(certificate.matched).lower()}
     tracking.finish_parent(out, _as_frame(results.table), tags)
-    say(f"[bold]report[/]    {paths.html}")
+    say(f"{paths.html}", "report")
     return paths
 
 
