@@ -12,21 +12,20 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from flows import cli_core, cli_data
 from flows.interruption import ending_at_signals
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, SlcaError
+from slca_core.terminal import headed, terminal
 from tasks.workspace import quiet_environment
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, help=__doc__)
 app.command()(cli_core.replay)
 app.add_typer(cli_core.conformance, name="conformance")
 app.add_typer(cli_data.app, name="data")
-console = Console()
-errors = Console(stderr=True)
+console = terminal()
+errors = terminal(stderr=True)
 
 StudyFile = Annotated[Path, typer.Argument(help="a study file, e.g. configs/studies/smoke.yaml")]
 Overrides = Annotated[
@@ -73,8 +72,8 @@ def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str
 
         paths = reproduce(study)
     cli_report.show(json.loads(paths.json.read_text()))
-    console.print(f"report  {paths.html}", soft_wrap=True, highlight=False)
-    console.print(f"runs    make ui STUDY={study_file}   (MLflow, experiment {study.name})", soft_wrap=True, highlight=False)
+    console.print(f"report  {paths.html}", soft_wrap=True)
+    console.print(f"runs    make ui STUDY={study_file}   (MLflow, experiment {study.name})", soft_wrap=True)
 
 
 @app.command()
@@ -123,7 +122,7 @@ def report(
     if not path.is_file():
         raise ConfigError(f"A report was expected at {path}, there is none yet. Run: slca run {study_files[0]}")
     if format == "html":
-        console.print(path, soft_wrap=True, highlight=False)
+        console.print(path, soft_wrap=True)
     else:
         sys.stdout.write(path.read_text())
 
@@ -214,7 +213,7 @@ def doctor(root: Annotated[Path, typer.Option(help="the state folder of your stu
 
 
 def _warn(sentence: str) -> None:
-    errors.print(f"[red]slca:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+    errors.print(headed("slca:", f" {sentence}", "red"), soft_wrap=True)
 
 
 def main() -> None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
+
+from slca_core.terminal import terminal
 
 if TYPE_CHECKING:
     from slca_core.conformance import Conformance
 
-console = Console()
+console = terminal()
 conformance = typer.Typer(
     no_args_is_help=True, help="This implementation against files of golden values; exit code 1 if a case differs."
 )
@@ -36,7 +37,6 @@ def replay(
         f"{found.rollouts:,} rollouts in {found.groups:,} groups of {found.group_size:.1f}"
         + (f", {found.failed} failed ones left out" if found.failed else "")
         + f"; conflict regime (tool below its mean, summary above): {found.conflict:.1%} of those with both segments",
-        highlight=False,
     )
     table = Table(
         "estimator", "tool tokens\nflipped", "summary tokens\nflipped", "tool advantage's variance\nfrom R_sum", box=box.SIMPLE_HEAD
@@ -52,7 +52,6 @@ def replay(
         f"Compared only within one tool outcome, a summary would have {found.partitioned:.2f} of {found.group_size:.1f} rollouts "
         f"left to be compared with, itself included; {found.alone:.0%} would be alone. G / C^K gives {found.predicted:.2f}: "
         f"C = {found.outcomes_per_call:.2f} outcomes a call, K = {found.tool_turns:.2f} tool turns.",
-        highlight=False,
     )
 
 
@@ -76,12 +75,10 @@ def _print_conformance(file: Path, found: Conformance) -> None:
     table = Table("field", "largest error", box=box.SIMPLE_HEAD)
     for field, error in found.largest.items():
         table.add_row(field, f"{error:.1e}")
-    console.print(f"{file}: {found.cases} cases", highlight=False, soft_wrap=True)
+    console.print(f"{file}: {found.cases} cases", soft_wrap=True)
     console.print(table)
     differing = ", ".join(found.differing) or "none"
-    console.print(
-        f"{len(found.differing)} of {found.cases} cases differ by more than 1e-6: {differing}", highlight=False, soft_wrap=True
-    )
+    console.print(f"{len(found.differing)} of {found.cases} cases differ by more than 1e-6: {differing}", soft_wrap=True)
     if found.differing:
         raise SystemExit(1)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from slca_core.benchmarks import bfcl, tau2, toucan
@@ -19,6 +18,7 @@ from slca_core.reporting.entries import NOTHING, over_seeds
 from slca_core.reporting.tables import Condition
 from slca_core.reporting.tau2 import DO_NOTHING
 from slca_core.results import read_results
+from slca_core.terminal import terminal
 from tasks.evaluate import ITEMS
 from tasks.floor import floor_step
 from tasks.report import tau2_labels, user_labels
@@ -26,7 +26,7 @@ from tasks.services import EVALUATION, service_labels
 from tasks.standalone import evaluate_endpoint, evaluate_folder
 from tasks.workspace import Workspace
 
-console = Console()
+console = terminal()
 _ASKED = "asked"  # The one condition there is.
 # The metric that stands for a benchmark, greedy or sampled as it is asked.
 _MAIN = {toucan.NAME: "success_process", bfcl.NAME: "correct", tau2.NAME: "success"}
@@ -63,9 +63,9 @@ def _print(study: Study, record: Record) -> None:
     console.print(table)
     print_figures(study, items)
     for line in _notes(study, items):
-        console.print(f"  {line}", highlight=False, markup=False, style="dim")
-    console.print(f"items    {record.folder / ITEMS}", soft_wrap=True, highlight=False)
-    console.print(f"asked in {record.seconds:.0f} s, and not again until that folder is removed", highlight=False)
+        console.print(f"  {line}", style="dim")
+    console.print(f"items    {record.folder / ITEMS}", soft_wrap=True)
+    console.print(f"asked in {record.seconds:.0f} s, and not again until that folder is removed")
 
 
 def print_figures(study: Study, items: pd.DataFrame) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 
 from rich import box
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from flows.cli_costs import cost_lines
 from slca_core.config import Study
 from slca_core.reporting.dag import Node, draw_dag
 from slca_core.reporting.report import duration
+from slca_core.terminal import headed, terminal
 from tasks.commands import commands
 from tasks.curate import data_line
 from tasks.matching import planned as planned_certificate
@@ -24,7 +25,7 @@ from tasks.workspace import Workspace
 WATCH_S = 2.0
 _COLOURS = {"done": "green", "shared": "dim", "running": "cyan", "stopped": "magenta", "waiting": "yellow"}
 
-console = Console()
+console = terminal()
 
 
 def show(study: Study, *, step: str | None, with_commands: bool) -> None:
@@ -32,25 +33,25 @@ def show(study: Study, *, step: str | None, with_commands: bool) -> None:
     plan = make_plan(study)
     if step:
         for key, value in explain(plan, step).items():
-            console.print(f"{key} = {value}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"{key} = {value}", soft_wrap=True)
         return
     data = data_line(study)
     console.print(_table(plan))
-    console.print(f"data     {data}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"data     {data}", soft_wrap=True)
     for line in cost_lines(plan):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     for line in (*addresses(study), *(f"missing  {lacking}" for lacking in missing_keys(study))):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     certificate = planned_certificate(study)
     if certificate.matched:
         console.print(f"arms     matched: they differ in what they declare only, {len(certificate.same)} settings are alike")
     for mismatch in certificate.mismatches:
-        console.print(f"[red]arms     not matched[/]  {mismatch.sentence()}", highlight=False)
-    console.print(f"picture  {_picture(plan)}", highlight=False, markup=False, soft_wrap=True)
+        console.print(headed("arms     not matched", f"  {mismatch.sentence()}", "red"))
+    console.print(f"picture  {_picture(plan)}", soft_wrap=True)
     if with_commands:
         for title, lines in commands(study):
-            console.print(f"\n[bold]# {title}[/]", highlight=False, soft_wrap=True)
-            console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+            console.print(headed(f"\n# {title}", ""), soft_wrap=True)
+            console.print("\n".join(lines), soft_wrap=True)
 
 
 def _picture(plan: Plan) -> str:
@@ -69,7 +70,7 @@ def _table(plan: Plan) -> Table:
     colours = {"cached": "green", "shared": "dim", "to run": "yellow"}
     for one in plan.steps:
         rollouts = f"{one.estimate.rollouts:,}" if one.estimate.rollouts else ""
-        table.add_row(one.name, f"[{colours[one.state]}]{one.state}[/]", one.reason, one.time, rollouts)
+        table.add_row(one.name, Text(one.state, colours[one.state]), one.reason, one.time, rollouts)
     return table
 
 
@@ -97,7 +98,7 @@ def _status_table(plan: Plan) -> Table:
     table.columns[3].justify = "right"
     for one in plan.steps:
         found = progress(plan.study, one)
-        table.add_row(one.name, f"[{_COLOURS[found.state]}]{found.state}[/]", found.note, found.time)
+        table.add_row(one.name, Text(found.state, _COLOURS[found.state]), found.note, found.time)
     done = sum(one.state != "to run" for one in plan.steps)
     left = "" if plan.seconds is None else f", about {duration(plan.seconds)} if nothing had begun"
     table.caption = f"{done} of {len(plan.steps)} steps done" + (left if plan.to_run else "")

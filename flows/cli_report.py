@@ -6,15 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from rich import box
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from slca_core.reporting import overview
 from slca_core.reporting.paper import Benchmark
 from slca_core.reporting.tau2 import DO_NOTHING
+from slca_core.terminal import terminal
 
-console = Console()
+console = terminal()
 # The columns that tell the story in a terminal; the report has them all.
 _SHOWN = ("success_process", "process", "process@T=1", "exact", "format_valid", "no_call")
 # The benchmarks beside Toucan-Test.
@@ -60,11 +59,11 @@ def show_others(report: dict[str, Any]) -> None:
 
 def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
-        console.print(f"  {line}", highlight=False, markup=False, style="dim")
+        console.print(f"  {line}", style="dim")
 
 
 def _title(row: dict[str, Any]) -> str:
-    return escape(row["title"]) + (f" (= {row['shares_run_of']}'s run)" if row["shares_run_of"] else "")
+    return row["title"] + (f" (= {row['shares_run_of']}'s run)" if row["shares_run_of"] else "")
 
 
 def _published(figure: dict[str, Any] | None) -> str:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from statistics import fmean
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from slca_core.config import Study
 from slca_core.errors import ConfigError
 from slca_core.rescoring import Rescored
 from slca_core.rollout import Scoring
+from slca_core.terminal import terminal
 from tasks.rescore import rescore_study, write_rescored
 
-console = Console()
+console = terminal()
 
 
 def show(study: Study, changed: Study) -> None:
@@ -34,11 +34,11 @@ def show(study: Study, changed: Study) -> None:
         table.add_row(name, *(f"{count:,}" for count in counts), _mean(found, "r_tool"), _mean(found, "r_sum"))
     console.print(table)
     if first_missing:
-        console.print(f"Unanswered, for instance {first_missing[0]}: {first_missing[1]}", highlight=False, markup=False)
+        console.print(f"Unanswered, for instance {first_missing[0]}: {first_missing[1]}")
     if not same:
-        console.print("Scored under other settings; the new rewards lie beside the study's report.", highlight=False)
+        console.print("Scored under other settings; the new rewards lie beside the study's report.")
     elif not trouble:
-        console.print("The rewards came out as they were stored, bit for bit.", highlight=False)
+        console.print("The rewards came out as they were stored, bit for bit.")
     raise SystemExit(bool(trouble))
 
 

@@ -232,12 +232,21 @@ def load_arm(value: Any) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML with the floats of its version 1.2: 1e-2 is a number, which PyYAML takes for a text."""
+    """YAML with the numbers of its version 1.2: 1e-2 is one, and 12:30:00, a time to PyYAML's 1.1, is a text."""
 
 
-_Loader.yaml_implicit_resolvers = {key: list(resolvers) for key, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_Loader.yaml_implicit_resolvers = {
+    key: [(tag, pattern) for tag, pattern in resolvers if tag not in (_INT, _FLOAT)]
+    for key, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$"), list("-+0123456789"))
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+"), list("-+.0123456789")
+    _FLOAT,
+    re.compile(
+        r"(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+    ),
+    list("-+.0123456789"),
 )
 
 
@@ -598,6 +607,13 @@ class ServicesConfig(Frozen):
     cache: bool = Field(True, description="keep answers on disk, for arms, runs and reruns that ask the same")
     failure_limit: float = Field(
         0.02, ge=0, le=1, description="share of rollouts without an answer of a service above which a step stops"
+    )
+    unread_limit: float | None = Field(
+        0.02,
+        ge=0,
+        le=1,
+        description="share of rollouts with an answer of judge or checker that cannot be read, and counts 0, above which a step "
+        "stops; none lets it go on, as the paper does",
     )
 
     def by_role(self) -> dict[str, ServiceConfig]:

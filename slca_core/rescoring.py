@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from slca_core.dialogue import Sample
+from slca_core.errors import PromptTooLong, ServiceError
 from slca_core.failures import is_finished
 from slca_core.rollout import Scoring, Trajectory, score
 from slca_core.services.client import Lines
-from slca_core.simulator.sgls import Observation
+from slca_core.simulator.sgls import Ask, Observation
 
 # What scoring makes of a rollout; all else in its record was there before.
 SCORED = (
@@ -64,9 +65,9 @@ async def rescore(
         rescored = await score(
             samples[record["sample_id"]],
             trajectory_of(record),
-            asked.judge,
+            _as_then(record, asked.judge),
             scoring,
-            ask_checker=asked.checker,
+            ask_checker=_as_then(record, asked.checker) if asked.checker else None,
             rollout_id=record["rollout_id"],
             update=record["update"],
             sample_index=record["sample_index"],
@@ -77,6 +78,18 @@ async def rescore(
         found.before.append(_scored(record))
         found.after.append(_scored(rescored.to_json()))
     return found
+
+
+def _as_then(record: Mapping[str, Any], ask: Ask) -> Ask:
+    """Asks as the rollout did: what its record says did not fit a context has no answer on disk, and does not fit now."""
+
+    async def again(prompt: str) -> str:
+        try:
+            return await ask(prompt)
+        except ServiceError as error:
+            raise PromptTooLong(str(error)) from None
+
+    return again if record.get("overflowed") else ask
 
 
 def trajectory_of(record: Mapping[str, Any]) -> Trajectory:

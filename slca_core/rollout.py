@@ -11,14 +11,14 @@ import dataclasses
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from slca_core import chat
 from slca_core.calls import ParsedTurn, parse_turn
 from slca_core.checker import Vote, completeness_prompt, parse_vote
 from slca_core.config import Arm, ProcessReward, RlConfig
 from slca_core.dialogue import Sample
-from slca_core.errors import ServiceError
+from slca_core.errors import AnswerCut, PromptTooLong, ServiceError
 from slca_core.failures import Boundary
 from slca_core.judge import Rating, is_short_circuited, judge_prompt, parse_rating, rating_score
 from slca_core.rewards.execution import execution_reward
@@ -101,6 +101,7 @@ class Generated:
     logprobs: list[float] | None = None
 
 
+_Said = TypeVar("_Said")
 Generate = Callable[[list[int], int, int], Awaitable[Generated]]
 
 
@@ -134,6 +135,7 @@ class RolloutRecord:
         votes: the completeness checker's; None for an answer that did not come or could not be read.
         verdict: the outcome judge's.
         unread: ratings, verdicts and sets of votes that could not be read, and so scored 0.
+        overflowed: of those that could not be had, since the prompt does not fit the frozen model's context; they score 0 too.
         broken_responses: the mocker's answers without a whole response block.
         services: role -> what this rollout asked of it, as `Usage.to_json`.
     """
@@ -163,6 +165,7 @@ class RolloutRecord:
     votes: list[Vote | None]
     verdict: Verdict | None
     unread: int
+    overflowed: int
     summary_score: float
     tool_turns: int
     refused_calls: int
@@ -340,6 +343,7 @@ class _Judgement:
     votes: list[Vote | None] = field(default_factory=list)
     verdict: Verdict | None = None
     unread: int = 0
+    overflowed: int = 0
     error: str | None = None
 
 
@@ -387,6 +391,7 @@ async def score(
         votes=judgement.votes,
         verdict=judgement.verdict,
         unread=judgement.unread,
+        overflowed=judgement.overflowed,
         summary_score=rating_score(judgement.rating),
         refused_calls=sum(observation.refused for observation in trajectory.observations),
         broken_responses=sum(observation.broken for observation in trajectory.observations),
@@ -447,22 +452,38 @@ async def _judge(sample: Sample, trajectory: Trajectory, scoring: Scoring, ask_j
     where: Boundary = "judge"
     try:
         if not (scoring.judge_short_circuits and is_short_circuited(responses, trajectory.final_response)):
-            said.rating = parse_rating(await ask_judge(judge_prompt(sample.question, responses, trajectory.final_response)))
-            said.unread += said.rating is None
+            said.rating = await _read(_rate(sample, responses, trajectory, ask_judge), said)
         if scoring.judges_outcome:
-            said.verdict = await decide(sample.question, trajectory.turns, responses, trajectory.final_response, ask_judge)
-            said.unread += said.verdict is None
+            decided = decide(sample.question, trajectory.turns, responses, trajectory.final_response, ask_judge)
+            said.verdict = await _read(decided, said)
         where = "checker"
         if scoring.votes:
-            said.votes, unread = await _votes(sample, trajectory, scoring.votes, ask_checker)
-            said.unread += unread
+            votes = await _read(_votes(sample, trajectory, scoring.votes, ask_checker), said)
+            said.votes = votes or [None] * scoring.votes
     except (Exception, asyncio.CancelledError) as fault:
         said.error = _failure(where, fault)
     return said
 
 
-async def _votes(sample: Sample, trajectory: Trajectory, count: int, ask: Ask | None) -> tuple[list[Vote | None], int]:
-    """So many votes, None where one failed or could not be read, and 1 if none could be read; raises if nobody answered.
+async def _read(answer: Awaitable[_Said | None], said: _Judgement) -> _Said | None:
+    """What a frozen model says; None, and counted on `said`, if nobody can read it or it cannot hold the question."""
+    try:
+        value = await answer
+    except PromptTooLong:
+        said.overflowed += 1
+        return None
+    except AnswerCut:
+        value = None
+    said.unread += value is None
+    return value
+
+
+async def _rate(sample: Sample, responses: Sequence[str], trajectory: Trajectory, ask: Ask) -> Rating | None:
+    return parse_rating(await ask(judge_prompt(sample.question, responses, trajectory.final_response)))
+
+
+async def _votes(sample: Sample, trajectory: Trajectory, count: int, ask: Ask | None) -> list[Vote | None] | None:
+    """So many votes, None where one failed or could not be read; None for all if none could be; raises if nobody answered.
 
     App. C leaves out votes that failed: the others make the mean.
     """
@@ -471,11 +492,11 @@ async def _votes(sample: Sample, trajectory: Trajectory, count: int, ask: Ask | 
     responses = [observation.text for observation in trajectory.observations]
     prompt = completeness_prompt(sample.tools, sample.question, trajectory.turns, responses)
     answers = await asyncio.gather(*(ask(prompt) for _ in range(count)), return_exceptions=True)
-    faults = [answer for answer in answers if isinstance(answer, BaseException)]
+    faults = [answer for answer in answers if isinstance(answer, BaseException) and not isinstance(answer, AnswerCut)]
     if len(faults) == count:
         raise faults[0]
     votes = [parse_vote(answer) if isinstance(answer, str) else None for answer in answers]
-    return votes, int(votes.count(None) == count)
+    return None if votes.count(None) == count else votes
 
 
 def _rewards(

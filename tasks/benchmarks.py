@@ -87,12 +87,14 @@ def ask_toucan(
             )
         )
     records = [record for _, record in results]
-    refuse_failures(records, study.services.failure_limit, f"Toucan-Test of {server.model}")
+    limits_of = study.services
+    refuse_failures(records, limits_of.failure_limit, f"Toucan-Test of {server.model}", unread_limit=limits_of.unread_limit)
     pd.DataFrame(records).to_parquet(folder / ROLLOUTS, compression="zstd")
     books = {
         "rollouts": len(records),
         "failures": errors_by_boundary(records),
         "unread": sum(record["unread"] > 0 for record in records),
+        "overflowed": sum(record.get("overflowed", 0) > 0 for record in records),
     }
     used = {role: usage.to_json() for role, usage in usage_by_role(records).items()}
     return Asked(toucan.NAME, toucan.as_trials(results), {"items": len(samples), "too_long": too_long, **books}, used)

@@ -66,7 +66,7 @@ def curate_data(study: Study) -> Record:
     """Parse, filter, hold out the test set, decompose, split; the record's facts are the manifest."""
     record = Workspace(study).store.run(curation_step(study), lambda folder: _curate(study, folder))
     counts = ", ".join(f"{split} {sum(record.facts['splits'][split].values()):,}" for split in SPLITS)
-    say(f"[bold]curate[/]    {counts}  ({record.folder})")
+    say(f"{counts}  ({record.folder})", "curate")
     return record
 
 

@@ -10,11 +10,12 @@ from importlib import metadata
 from pathlib import Path
 
 import psutil
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from slca_core.errors import ServiceError
 from slca_core.services.process import require_free
+from slca_core.terminal import terminal
 
 _PACKAGES = ("torch", "transformers", "openrlhf", "ray", "deepspeed", "prefect", "mlflow", "pandas", "jsonschema", "pytest")
 _MLFLOW_PORT = 5000
@@ -26,8 +27,8 @@ def examine(root: Path) -> bool:
     findings = [*_machine(root), *_packages(), _port(), *_seams()]
     table = Table("", "what", "found", box=None)
     for good, what, found in findings:
-        table.add_row("[green]ok[/]" if good else "[red]no[/]", what, found)
-    Console().print(table)
+        table.add_row(Text("ok", "green") if good else Text("no", "red"), what, found)
+    terminal().print(table)
     return all(good for good, _, _ in findings)
 
 

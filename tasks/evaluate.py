@@ -133,7 +133,7 @@ def evaluate_checkpoint(
             {f"{role}/{name}": value for role, usage in record.facts["services"].items() for name, value in usage.items()}
         )
         run.finish(record, datasets=[("test", split_path(data, "test"))])
-    say(f"[bold]evaluate[/]  {condition}, seed {seed}: {scores(record)}, {record.seconds:.0f} s")
+    say(f"{condition}, seed {seed}: {scores(record)}, {record.seconds:.0f} s", "evaluate")
     return record
 
 

@@ -101,7 +101,7 @@ def finetune(study: Study, data: Record, policy: Record, name: str, splits: Spli
         record = workspace.store.run(step, lambda folder: _finetune(study, data, policy, name, splits, epochs, folder))
         run.finish(record, datasets=[(split, split_path(data, split)) for split in splits])
         run.log_curve(record.output("loss.jsonl"), step_key="step")
-    say(f"[bold]finetune[/]  {name}: {record.facts['steps']} steps, last loss {record.facts['loss']:.3f}, {record.seconds:.0f} s")
+    say(f"{name}: {record.facts['steps']} steps, last loss {record.facts['loss']:.3f}, {record.seconds:.0f} s", "finetune")
     return record
 
 

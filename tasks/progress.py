@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -18,7 +17,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-console = Console(stderr=True)
+from slca_core.terminal import headed, terminal
+
+console = terminal(stderr=True)
 
 
 class _Display:
@@ -53,13 +54,13 @@ _display = _Display()
 def _progress() -> Progress:
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     return Progress(*columns, console=console, refresh_per_second=2)
 
@@ -79,6 +80,6 @@ def bar(title: str, total: int | None = None, done: int = 0) -> Iterator[Callabl
         yield update
 
 
-def say(text: str) -> None:
-    """One line for the person at the keyboard."""
-    console.print(text, highlight=False)
+def say(text: str, step: str = "") -> None:
+    """One line for the person at the keyboard; the step it is about comes first."""
+    console.print(headed(f"{step:<10}" if step else "", text))

@@ -92,14 +92,14 @@ def _make_report(study: Study, data: Record, preparation: Sequence[Record], eval
             *([_unmatched(certificate)] if certificate.mismatches else []),
             *([RANKING_CAVEAT] if study.policy.scratch else []),
         ],
-        books=[services.section(asked, study.services.failure_limit)],
+        books=[services.section(asked, study.services.failure_limit, study.services.unread_limit)],
         values={"services": {stage.stage: dataclasses.asdict(stage) for stage in asked}, **results.values},
         mlflow_hint=f"make ui STUDY=configs/studies/{study.name}.yaml opens MLflow on these runs (experiment {study.name}).",
     )
     write_atomically(out / CERTIFICATE, certificate.model_dump_json(indent=2))
     tags = {"slca.labels": "; ".join(labels) or "none", "slca.matched": str(certificate.matched).lower()}
     tracking.finish_parent(out, _as_frame(results.table), tags)
-    say(f"[bold]report[/]    {paths.html}")
+    say(f"{paths.html}", "report")
     return paths
 
 

@@ -98,7 +98,7 @@ def train_arm(study: Study, arm: Arm, seed: int, data: Record, sft: Record, serv
         run.follow(read_lines(record.output("metrics.jsonl"), _SHOWN))
         run.finish(record, datasets=[("rl", split_path(data, "rl"))])
     note = f"shares {record.name}'s run" if shared and not record.name.startswith(f"{arm.name}-") else f"{record.seconds:.0f} s"
-    say(f"[bold]train[/]     {arm.title}, seed {seed}: {record.facts['updates']} updates, {note}")
+    say(f"{arm.title}, seed {seed}: {record.facts['updates']} updates, {note}", "train")
     return record
 
 

@@ -81,6 +81,12 @@ def test_what_is_not_on_disk_is_said_and_not_scored(stored, tmp_path):
     assert "An answer of the judge was expected in the cache" in found.unanswered[0][1]
 
 
+def test_a_prompt_that_did_not_fit_the_judges_context_scores_zero_again(stored, tmp_path):
+    stored = stored.assign(overflowed=1, rating=None, r_sum=0.0, summary_score=0.0)
+    found = again(stored, tmp_path / "empty.sqlite")
+    assert (found.unanswered, found.differing) == ([], [])
+
+
 def test_rollouts_that_failed_are_left_out_and_counted(stored, answers):
     stored["error"] = stored["error"].astype(object)
     stored.loc[0, "error"] = "judge: gone"

@@ -13,7 +13,8 @@ from slca_core import chat
 from slca_core.calls import render_call
 from slca_core.config import RlConfig
 from slca_core.dialogue import Message, Sample, ToolCall
-from slca_core.errors import ServiceError
+from slca_core.errors import AnswerCut, PromptTooLong, ServiceError
+from slca_core.failures import is_finished, refuse_failures
 from slca_core.policy import train_tokenizer
 from slca_core.rollout import (
     Generated,
@@ -29,7 +30,7 @@ from slca_core.rollout import (
     shorten,
 )
 from slca_core.segments import mask_from_ranges, split_segments
-from slca_core.simulator.sgls import MALFORMED_CALL
+from slca_core.simulator.sgls import CALL_TOO_LONG, EMPTY_RESPONSE, MALFORMED_CALL
 
 TOOL = {
     "type": "function",
@@ -461,7 +462,11 @@ def rate_by_checker(tokenizer, *answers: str | Exception):
     return asyncio.run(score(SAMPLE, played, excellent, scoring, ask_checker=checker, **identity)), checker
 
 
-GONE = ServiceError("gone")
+GONE, TOO_LONG = ServiceError("gone"), PromptTooLong("its context")
+
+
+def cut(text: str) -> AnswerCut:
+    return AnswerCut("max_tokens", text)
 
 
 @pytest.mark.parametrize(
@@ -472,6 +477,8 @@ GONE = ServiceError("gone")
         (("1", "maybe", "0"), 1 / 2, [1, None, 0], 0),
         (("1", GONE, "1"), 1.0, [1, None, 1], 0),
         (("", "?", "10"), 0.0, [None, None, None], 1),
+        (("1", cut("They are 1"), "0"), 1 / 2, [1, None, 0], 0),
+        ((cut("1"), cut("1"), cut("1")), 0.0, [None, None, None], 1),
     ],
 )
 def test_rltrs_reward_is_the_mean_of_the_votes_that_came(tokenizer, answers, r_tool, votes, unread):
@@ -497,6 +504,8 @@ RATED, SOLVED, UNSOLVED, UNSURE = EXCELLENT, *(f"<verdict>{word}</verdict>" for 
         ((RATED, UNSURE, SOLVED), 1.0, "Solved", 0),
         ((RATED, UNSURE, UNSURE), 0.0, "Unsure", 0),
         ((RATED, "Solved."), 0.0, None, 1),
+        ((RATED, cut(SOLVED)), 0.0, None, 1),
+        ((RATED, UNSURE, cut(SOLVED)), 0.0, None, 1),
     ],
 )
 def test_the_outcome_judges_verdict_is_the_outcome(tokenizer, answers, outcome, verdict, unread):
@@ -504,6 +513,46 @@ def test_the_outcome_judges_verdict_is_the_outcome(tokenizer, answers, outcome, 
     record = rate(run(Policy(tokenizer, render_call(OSLO), SUMMARY)), judge, judges_outcome=True)
     assert (record.outcome, record.verdict, record.unread, record.error) == (outcome, verdict, unread, None)
     assert len(judge.prompts) == len(answers)
+
+
+def test_a_rating_that_was_cut_is_unread_and_counts_zero(tokenizer):
+    record = rate(run(Policy(tokenizer, render_call(OSLO), SUMMARY)), Says(cut(EXCELLENT)))
+    assert (record.rating, record.r_sum, record.unread, record.overflowed, record.error) == (None, 0.0, 1, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("answers", "judges_outcome", "overflowed"),
+    [((TOO_LONG,), False, 1), ((TOO_LONG, TOO_LONG), True, 2), ((RATED, TOO_LONG), True, 1)],
+)
+def test_a_prompt_that_the_judge_cannot_hold_counts_zero_under_its_own_name_and_the_rollout_is_finished(
+    tokenizer, answers, judges_outcome, overflowed
+):
+    record = rate(run(Policy(tokenizer, render_call(OSLO), SUMMARY)), Says(*answers), judges_outcome=judges_outcome)
+    assert (record.error, record.unread, record.overflowed) == (None, 0, overflowed)
+    assert (record.outcome if judges_outcome else record.r_sum) == 0.0
+    assert is_finished(record.to_json())
+    refuse_failures([record.to_json()], 0.0, "Update 1", unread_limit=0.0)
+
+
+def test_a_prompt_that_the_checker_cannot_hold_counts_zero_likewise(tokenizer):
+    record, _ = rate_by_checker(tokenizer, TOO_LONG, TOO_LONG, TOO_LONG)
+    assert (record.error, record.votes, record.r_tool, record.overflowed) == (None, [None, None, None], 0.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "seen", "refused", "broken"),
+    [
+        (TOO_LONG, CALL_TOO_LONG, 1, 0),
+        (cut('<tool_response>\n{"sky": "gr'), '{"sky": "gr', 0, 1),
+        (cut("<think>hm"), "<think>hm", 0, 1),
+        (cut(""), EMPTY_RESPONSE, 0, 1),
+    ],
+)
+def test_a_call_whose_answer_was_cut_or_cannot_be_had_is_answered_and_counted(tokenizer, answer, seen, refused, broken):
+    played = run(Policy(tokenizer, render_call(OSLO), SUMMARY), ask=Says(answer))
+    record = rate(played)
+    assert (record.observations, record.error) == ([seen], None)
+    assert (record.refused_calls, record.broken_responses) == (refused, broken)
 
 
 def test_an_omission_is_unsolved_whatever_the_judge_says(tokenizer):

@@ -38,8 +38,15 @@ def draw_dag(nodes: Sequence[Node], path: Path) -> Path:
             FancyBboxPatch((x, y), _WIDTH, _HEIGHT, boxstyle="round,pad=0.02", facecolor=COLOURS[node.state], edgecolor="#555555")
         )
         lift = 0.14 if node.note else 0.0
-        axes.text(x + _WIDTH / 2, y + _HEIGHT / 2 + lift, node.name, ha="center", va="center", fontsize=8)
-        axes.text(x + _WIDTH / 2, y + _HEIGHT / 2 - 0.16, node.note, ha="center", va="center", fontsize=6, color="#444444")
+        axes.text(x + _WIDTH / 2, y + _HEIGHT / 2 + lift, node.name, ha="center", va="center", fontsize=8, parse_math=False)
+        axes.text(
+            *(x + _WIDTH / 2, y + _HEIGHT / 2 - 0.16, node.note),
+            ha="center",
+            va="center",
+            fontsize=6,
+            color="#444444",
+            parse_math=False,
+        )
         for before in node.after:
             x0, y0 = _corner(places[before])
             axes.add_patch(

@@ -143,4 +143,5 @@ def _draw_condition(axes: Axes, runs: Sequence[Curve], quantity: Quantity, colou
     mean = pd.concat(by_seed).groupby(level="update").mean()
     smooth = mean.rolling(WINDOW, min_periods=1).mean()
     title = runs[0].title.replace("$", r"\$")  # Else it opens a formula.
+    title = f"\u200b{title}" if title.startswith("_") else title  # Else the legend leaves it out.
     axes.plot(smooth.index, smooth, dash, color=colour, linewidth=2.0, label=title)

@@ -11,9 +11,14 @@ from slca_core.reporting.sections import Cell, Run, Section, as_entry
 _SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|<")
 
 
+# What makes a heading, a quotation, a list or a rule of a line that begins with it.
+_FIRST = re.compile(r"^(?=#{1,6}(?:\s|$)|>|[-+](?:\s|$)|[-=]{2,}$)|^(?P<number>\d{1,9})(?=[.)](?:\s|$))")
+
+
 def escaped(text: str) -> str:
-    """Text that means nothing but itself: it opens no tag, link, emphasis or cell."""
-    return _SPECIAL.sub(lambda found: {"<": "&lt;", "&": "&amp;"}.get(found[0], "\\" + found[0]), " ".join(text.split()))
+    """Text that means nothing but itself: it opens no tag, link, emphasis, cell, heading or list."""
+    words = _SPECIAL.sub(lambda found: {"<": "&lt;", "&": "&amp;"}.get(found[0], "\\" + found[0]), " ".join(text.split()))
+    return _FIRST.sub(lambda found: f"{found['number'] or ''}\\", words, count=1)
 
 
 def bullets(lines: Sequence[str]) -> str:

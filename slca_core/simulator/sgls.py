@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from slca_core.dialogue import ToolCall
+from slca_core.errors import AnswerCut, PromptTooLong
 from slca_core.schemas import ToolSet, Violation
 from slca_core.simulator.prompts import extract_response, has_response, mocker_prompt
 
 EMPTY_RESPONSE = "(empty response)"
 MALFORMED_CALL = "The tool call could not be read: one JSON object with name and arguments was expected between the tags."
+CALL_TOO_LONG = "The tool call could not be answered: it is too long for the server."
 _ERROR = re.compile(
     r"Tool '.*' (?:not found in the current available tools set\."
     r"|missing required parameters: \[|got arguments of the wrong type: \[)",
@@ -28,7 +30,7 @@ Ask = Callable[[str], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one call got: the text, whether stage 1 refused it, and whether the mocker left its answer without a whole block."""
+    """What one call got: the text, whether it was refused, and whether the mocker left its answer without a whole block."""
 
     text: str
     refused: bool = False
@@ -52,7 +54,7 @@ def validation_error(call: ToolCall, tools: ToolSet) -> str | None:
 
 def is_error(text: str) -> bool:
     """Whether an observation is one of the simulator's fixed errors."""
-    return text == MALFORMED_CALL or _ERROR.match(text) is not None
+    return text in (MALFORMED_CALL, CALL_TOO_LONG) or _ERROR.match(text) is not None
 
 
 async def simulate(call: ToolCall, tools: ToolSet, ask: Ask, condition: Literal["sgls", "unconstrained"]) -> Observation:
@@ -62,7 +64,12 @@ async def simulate(call: ToolCall, tools: ToolSet, ask: Ask, condition: Literal[
         if error := validation_error(call, tools):
             return Observation(error, refused=True)
         definition = tools.get(call.name)
-    answer = await ask(mocker_prompt(call, definition))
+    try:
+        answer = await ask(mocker_prompt(call, definition))
+    except PromptTooLong:
+        return Observation(CALL_TOO_LONG, refused=True)
+    except AnswerCut as cut:
+        return Observation(extract_response(cut.text) or EMPTY_RESPONSE, broken=True)
     return Observation(extract_response(answer) or EMPTY_RESPONSE, broken=not has_response(answer))
 
 

@@ -130,6 +130,8 @@ def summarise(update: int, records: Sequence[dict[str, Any]], routed: Advantages
         "unmatched_tags": float(unmatched.mean()),
         "refused_calls": float(frame["refused_calls"].mean()),
         "unread_answers": float((frame["unread"] > 0).mean()),
+        # One that an earlier version spooled does not say.
+        "overflowed_prompts": sum(record.get("overflowed", 0) > 0 for record in records) / len(frame),
         "broken_responses": float(frame["broken_responses"].mean()),
         "error_rate": float(frame["error"].notna().mean()),
         **{f"errors/{boundary}": float(count) for boundary, count in errors_by_boundary(records).items()},

@@ -35,6 +35,8 @@ def served(
         *("--model", str(checkpoint), "--served-model-name", name),
         *("--host", LOOPBACK, "--port", str(port)),
         *("--max-model-len", str(max_length), "--disable-uvicorn-access-log"),
+        # Else what a request leaves open (top_p, repetition_penalty, ...) is as the checkpoint's generation_config.json has it.
+        *("--generation-config", "vllm"),
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
     ]
     if isinstance(machine, CpuProfile):

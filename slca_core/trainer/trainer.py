@@ -52,7 +52,8 @@ class RoutedPPOTrainer(plain(ppo_trainer.PPOTrainer)):
     def train_step(self, rollout_samples, global_step):
         update = global_step + 1
         self.records = ledger.collect_spool(self.spec.spool, update, expected=len(rollout_samples))
-        refuse_failures(self.records, self.spec.services.failure_limit, f"Update {update}")
+        services = self.spec.services
+        refuse_failures(self.records, services.failure_limit, f"Update {update}", unread_limit=services.unread_limit)
         return super().train_step(rollout_samples, global_step)
 
     def save_logs_and_checkpoints(self, global_step, logs_dict=None, client_states=None):

@@ -57,7 +57,19 @@ def test_a_row_names_the_faults_and_times_only_what_the_service_answered():
 
 def test_failures_are_said_beside_the_limit():
     asked = Asked("training", {}, rollouts=100, failures={"mocker": 2, "judge": 0}, unread=1, left_out=0.08)
-    assert sentence(asked, 0.02) == (
-        "Training: 2 of 100 rollouts failed (mocker 2); 1 had an answer of judge or checker that could not be read; 8.0% were in a "
-        "group that left the policy loss for one that failed. A step stops above 2% of both together."
+    said = (
+        "Training: 2 of 100 rollouts failed (mocker 2); 1 had an answer of judge or checker that could not be read and counted 0; "
+        "8.0% were in a group that left the policy loss for one that failed. A step stops above 2% failed"
     )
+    assert sentence(asked, 0.02, 0.1) == f"{said} or 10% unread."
+    assert sentence(asked, 0.02, None) == f"{said}, at no share of unread answers."
+
+
+def test_prompts_that_no_judge_can_hold_and_answers_that_were_cut_are_said_under_their_own_names():
+    metrics = line(overflowed_prompts=0.5, **{"judge/overflow": 4, "judge/cut": 2})
+    facts = {"rollouts": 5, "failures": dict.fromkeys(BOUNDARIES, 0), "unread": 0, "overflowed": 3, "services": {}}
+    training, evaluation = in_training([metrics]), in_evaluation([facts])
+    assert (training.overflowed, evaluation.overflowed) == (4, 3)
+    assert "4 had a prompt that does not fit the context of judge or checker and counted 0" in sentence(training, 0.02, None)
+    (row,) = rows([training])
+    assert dict(zip(HEAD, row, strict=True))["Faults"] == "3 timeout, 4 overflow, 2 cut answer"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
+import aiohttp
 import httpx
 import pytest
 
 from slca_core.config import ServiceConfig
-from slca_core.errors import ConfigError, ServiceError
+from slca_core.errors import AnswerCut, ConfigError, PromptTooLong, ServiceError
 from slca_core.services.cache import AnswerCache
-from slca_core.services.client import ChatClient
+from slca_core.services.client import MAX_ANSWER_BYTES, ChatClient
 from slca_core.services.usage import Usage
 
 URL = "http://judge.test/v1"
@@ -373,6 +375,109 @@ def test_an_answer_that_cannot_be_read_is_given_and_not_kept(cached):
         chat.reads = lambda answer: answer != "fine"
         assert asyncio.run(chat.ask("Hi", Usage())) == "fine"
     assert len(server.requests) == 2
+
+
+def test_an_answer_that_its_limit_of_tokens_cut_is_no_answer_that_is_kept(cached):
+    choice = {"message": {"content": "The calls are 1"}, "finish_reason": "length"}
+    server, usage = Server(httpx.Response(200, json={"choices": [choice]})), Usage()
+    for _ in range(2):
+        with pytest.raises(AnswerCut, match=r"The judge at http://judge.test/v1 reached its 7 tokens \(max_tokens\)") as raised:
+            asyncio.run(cached(server).ask("Hi", usage))
+        assert raised.value.text == "The calls are 1"
+    assert (len(server.requests), usage.cut, usage.failed, usage.requests, sum(usage.faults.values())) == (2, 2, 0, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "This model's maximum context length is 16384 tokens. However, you requested 20000 tokens"),
+        (400, '{"error": {"code": "context_length_exceeded"}}'),
+        (422, "the prompt exceeds the context window"),
+        (413, "prompt is too long: 210000 tokens > 200000 maximum"),
+    ],
+)
+def test_a_prompt_that_the_context_cannot_hold_is_told_apart_and_closes_no_breaker(status, text):
+    usage = Usage()
+    chat = client(Server(httpx.Response(status, text=text)), breaker_calls=1)
+
+    async def twice() -> None:
+        for _ in range(2):
+            with pytest.raises(PromptTooLong):
+                await chat.ask("Hi", usage)
+
+    asyncio.run(twice())
+    assert (usage.overflow, usage.failed, usage.requests, usage.refused) == (2, 2, 2, 0)
+
+
+GOOD_BYTES = json.dumps(GOOD).encode()
+DEEP = b'{"choices": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+def over_http(body: bytes, head: bytes = b"") -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%s\r\n%s" % (len(body), head, body)
+
+
+@pytest.mark.parametrize(
+    ("sent", "fault"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "connection"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n{}", "connection"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n{}", "connection"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "connection"),
+        (over_http(GOOD_BYTES, b"X-Long: " + b"x" * 100_000 + b"\r\n"), "connection"),
+        (over_http(GOOD_BYTES, b"Content-Encoding: gzip\r\n"), "connection"),
+        (over_http(b"{}" * 2)[:-2], "connection"),
+        (over_http(DEEP), "unreadable"),
+        (over_http(b" " * (MAX_ANSWER_BYTES + 1)), "unreadable"),
+        (over_http(b"\xff\xfe{"), "unreadable"),
+        (over_http(b"{}", b"Content-Type: text/html; charset=none-such\r\n"), "unreadable"),
+    ],
+    ids=["no-http", "length", "lengths", "chunks", "header", "gzip", "half", "deep", "endless", "bytes", "charset"],
+)
+def test_whatever_comes_over_the_wire_is_retried_counted_and_seen_by_the_breaker(sent, fault):
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await reader.readuntil(b"}]")
+        with contextlib.suppress(OSError):
+            writer.write(sent)
+            await writer.drain()
+            writer.close()
+
+    async def ask_it() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        settings = {"retries": 1, "retry_delay_s": 0.0, "breaker_calls": 1, "timeout_s": 20.0}
+        chat = ChatClient("judge", url, ServiceConfig(model="m", temperature=0, max_tokens=7, **settings))
+        async with server:
+            with pytest.raises(ServiceError, match="after 2 tries"):
+                await chat.ask("Hi", usage)
+            with pytest.raises(ServiceError, match="has not answered 1 calls in a row"):
+                await chat.ask("Hi", usage)
+            await chat.close()
+
+    asked, usage = 0, Usage()
+    asyncio.run(ask_it())
+    assert (asked, usage.requests, usage.failed) == (2, 2, 2)
+    assert {name: count for name, count in usage.faults.items() if count} == {fault: 2}
+
+
+@pytest.mark.parametrize(
+    "error", [httpx.InvalidURL("no host"), aiohttp.ClientPayloadError("half"), OSError("gone"), UnicodeError("idna")]
+)
+def test_whatever_the_transport_raises_is_tried_again(error):
+    assert ask(client(Server(error, good()))) == "fine"
+
+
+def test_a_rate_limit_of_a_minute_is_waited_for_whatever_a_request_may_take(monkeypatch):
+    delays: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+
+    monkeypatch.setattr("slca_core.services.client.asyncio.sleep", sleep)
+    assert ask(client(Server(httpx.Response(429, headers={"Retry-After": "60"}), good()), timeout_s=5.0)) == "fine"
+    assert delays == [60.0]
 
 
 def test_half_a_character_is_no_answer():

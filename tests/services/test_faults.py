@@ -108,16 +108,20 @@ def test_a_dead_service_is_given_up_by_all_after_a_few_calls(tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("failed", "unread", "stops"), [(0, 0, False), (2, 0, False), (0, 2, False), (3, 0, True), (0, 3, True), (1, 2, True)]
+    ("failed", "unread", "limit", "stops"),
+    [
+        *((0, 0, 0.02, ""), (2, 0, 0.02, ""), (0, 2, 0.02, ""), (2, 2, 0.02, ""), (1, 99, None, "")),
+        *((3, 0, None, "failure_limit"), (0, 3, 0.02, "unread_limit"), (3, 3, 0.02, "failure_limit")),
+    ],
 )
-def test_a_step_stops_above_the_studys_limit_on_failures_and_unread_answers_alike(failed, unread, stops):
+def test_a_step_stops_above_the_studys_limits_on_failures_and_on_unread_answers_each(failed, unread, limit, stops):
     good = {"error": None, "unread": 0}
     records = [good | {"error": "judge: gone"}] * failed + [good | {"unread": 1}] * unread + [good] * (100 - failed - unread)
     if stops:
-        with pytest.raises(ServiceError, match=r"over the study's limit of 2% \(services.failure_limit\)"):
-            refuse_failures(records, 0.02, "Update 1")
+        with pytest.raises(ServiceError, match=rf"over the study's limit of 2% \(services.{stops}\)"):
+            refuse_failures(records, 0.02, "Update 1", unread_limit=limit)
     else:
-        refuse_failures(records, 0.02, "Update 1")
+        refuse_failures(records, 0.02, "Update 1", unread_limit=limit)
 
 
 def test_every_boundary_has_a_name_of_its_own():
