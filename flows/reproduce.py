@@ -21,9 +21,11 @@ from tasks.notify import HOOKS
 from tasks.plan import require_ready
 from tasks.report import SFT, SFT_FULL
 from tasks.secrets import at_hand, refuse_overrides
+from tasks.tracking import tracked
 
 
 @flow(name="reproduce", **HOOKS)
+@tracked
 @published
 def reproduce(study: Study) -> ReportPaths:
     """curate -> finetune -> train the arms -> evaluate -> report."""

@@ -70,6 +70,11 @@ def differences(
     return found
 
 
+def folder_bytes(folder: Path) -> int:
+    """Of the folder's own files; what is linked lies elsewhere."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
 def _difference(path: Path, output: Output, of_file: Callable[[Path], str] | None) -> Difference | None:
     if not path.is_file():
         return Difference(path, "missing", "is gone")

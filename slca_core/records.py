@@ -25,7 +25,7 @@ from slca_core.digest_cache import DigestCache
 from slca_core.errors import DataError
 from slca_core.fingerprint import code_digest, digest, file_digest
 from slca_core.lease import hold
-from slca_core.outputs import Difference, Output, differences, find_outputs
+from slca_core.outputs import Difference, Output, differences, find_outputs, folder_bytes
 from slca_core.secrets import hide_arguments
 
 RECORD = "record.json"
@@ -82,6 +82,7 @@ class Record(Frozen):
     code: dict[str, str] = Field(default_factory=dict)
     lock: str = ""
     placement: dict[str, Any] = Field(default_factory=dict)
+    disk: int = Field(0, description="bytes of the folder when the step ended, with its scratch; 0 in older records")
     # As long as an output has files: none of what is shown of a record elsewhere.
     outputs: dict[str, Output] | None = Field(None, exclude=True, repr=False)
 
@@ -208,6 +209,7 @@ class Store:
             code=step.code_digests(),
             lock=file_digest(LOCK),
             placement=step.placement,
+            disk=folder_bytes(folder),
         )
         return stamp(record, DigestCache(digest_cache_path(self.root)), step.scratch)
 

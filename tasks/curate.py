@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,8 @@ def curate_data(study: Study) -> Record:
 
 
 def _curate(study: Study, folder: Path) -> tuple[str, dict[str, Any]]:
+    for left in folder.glob(".spool-*"):  # By an attempt that was killed.
+        shutil.rmtree(left)
     data = study.data
     sources, sloppiness = data.source, Sloppiness()
     if sources == "generated":

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
 from slca_core.config import Arm, CpuProfile, Study
+from slca_core.outputs import folder_bytes
 from slca_core.records import Record, Step
 from tasks.benchmarks import bfcl_items, tau2_tasks, tau2_trials
 from tasks.matching import spent_by
@@ -136,9 +136,9 @@ class Estimator:
         return {"train": machine.gpus, "finetune": machine.sft_gpus, "evaluate": machine.vllm_tensor_parallel}.get(step.step, 0)
 
     def _disk(self, step: Step) -> int | None:
-        """As the folders of records placed alike; else the weights, and a training's checkpoints, by the policy's parameters."""
+        """As records placed alike needed while they ran; else weights, and a training's checkpoints, by the policy's parameters."""
         if step.step not in self._sizes:
-            sizes = [folder_bytes(record.folder) for record in self._alike(step.step, step.placement)]
+            sizes = [record.disk or folder_bytes(record.folder) for record in self._alike(step.step, step.placement)]
             self._sizes[step.step] = round(median(sizes)) if sizes else self._checkpoint_bytes(step)
         return self._sizes[step.step]
 
@@ -198,8 +198,3 @@ def work_done(record: Record) -> float:
     if record.step == "finetune":
         return facts["samples"] * config["epochs"]
     return facts["read"] if record.step == "curate" else 1
-
-
-def folder_bytes(folder: Path) -> int:
-    """Of the folder's own files; what is linked lies elsewhere."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())

@@ -6,32 +6,37 @@ once, and a finished run is left as it is, unless somebody took its artifacts aw
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import mlflow
 import pandas as pd
 from mlflow import MlflowClient
 from mlflow.entities import LifecycleStage, Metric, Param, Run
+from mlflow.exceptions import MlflowException
 from mlflow.tracking.context.registry import resolve_tags
 
 from slca_core.config import Study
+from slca_core.errors import SlcaError
 from slca_core.fingerprint import digest, file_digest
 from slca_core.json_lines import read_lines
 from slca_core.records import RECORD, Record, Step
-from tasks.mlflow_store import artifacts_of, open_store, store_lock, store_uri
+from tasks.mlflow_store import artifacts_of, open_store, store_lock, store_path, store_uri
 from tasks.progress import say
 from tasks.workspace import Workspace
 
 PARENT, IDENTITY = "slca.study_digest", "slca.identity"
 _STUDY, _LOGGED = "study.json", "slca.artifacts"
 _RECORD_ALONE = json.dumps([RECORD])  # What runs of earlier versions have for certain.
+_CUT_OFF_S = 10.0  # How long an end may take from the first step that it stops.
+_T = TypeVar("_T")
 _BATCH, _PARAMS = 900, 100  # MLflow takes at most 1,000 metrics and 100 parameters a request.
 
 
@@ -63,9 +68,13 @@ class Tracking:
             self.client.restore_experiment(found.experiment_id)
         return found.experiment_id
 
-    def _parent(self) -> Run:
+    def _values(self) -> dict[str, Any]:
+        """What of the study makes its run another one."""
         left_out = {"root": True, "notify": True, "assumptions": True, "machine": {"launcher", "parallel", "threads"}}
-        values = self.study.model_dump(mode="json", exclude=left_out)
+        return self.study.model_dump(mode="json", exclude=left_out)
+
+    def _parent(self) -> Run:
+        values = self._values()
         tag = digest(values)
         run = self._find({PARENT: tag}) or self._create(
             f"reproduce {self.study.name}", {PARENT: tag, "slca.study": self.study.name}
@@ -88,6 +97,8 @@ class Tracking:
         key = {IDENTITY: step.identity, "slca.condition": condition}
         if of_study:
             key["mlflow.parentRunId"] = self.parent.info.run_id
+            if self.parent.info.status != "RUNNING":
+                self.client.update_run(self.parent.info.run_id, status="RUNNING")
         with store_lock(self.root):
             run = self._find(key) or self._create(
                 f"{condition} seed {seed}", key | {"slca.seed": str(seed), "slca.step": step.step}
@@ -99,11 +110,25 @@ class Tracking:
         self.client.update_run(child.run_id, status="RUNNING")
         try:
             yield child
-        except BaseException:
-            self.client.set_terminated(child.run_id, "FAILED")
+        except BaseException as error:
+            self.client.set_terminated(child.run_id, _status_after(error))
             raise
         self.client.set_tag(child.run_id, _LOGGED, json.dumps(sorted(_artifacts(self.client, child.run_id))))
         self.client.set_terminated(child.run_id, "FINISHED")
+
+    def break_off(self, status: str) -> None:
+        """The study's run ended in `status`, and with it what was under way; a step that a kill cut off had no time to say so."""
+        parent = self._find({PARENT: digest(self._values())})
+        if parent is None:
+            return
+        since = int(1000 * (time.time() - _CUT_OFF_S))
+        under_way = "attributes.status = 'RUNNING'"
+        cut_off = f"attributes.status = 'FAILED' and attributes.end_time > {since}"
+        for which in (under_way, *([cut_off] if status == "KILLED" else [])):
+            wanted = f"tags.`mlflow.parentRunId` = '{parent.info.run_id}' and {which}"
+            for run in self.client.search_runs([self.experiment_id], wanted):
+                self.client.set_terminated(run.info.run_id, status)
+        self.client.set_terminated(parent.info.run_id, status)
 
     def find_child(self, identity: str, condition: str) -> str | None:
         """The id of a step's run under this study."""
@@ -119,6 +144,35 @@ class Tracking:
             for key, value in tags.items():
                 self.client.set_tag(run_id, key, value)
             self.client.set_terminated(run_id, "FINISHED")
+
+
+def tracked(flow: Callable[[Study], _T]) -> Callable[[Study], _T]:
+    """The flow function; where it breaks off, so does the study's run in MLflow: FAILED, or KILLED if someone ended it."""
+
+    @functools.wraps(flow)
+    def run(study: Study) -> _T:
+        try:
+            return flow(study)
+        except BaseException as error:
+            if store_path(Workspace(study).root).is_file():
+                with _not_instead_of(error):
+                    Tracking(study).break_off(_status_after(error))
+            raise
+
+    return run
+
+
+@contextmanager
+def _not_instead_of(error: BaseException) -> Iterator[None]:
+    """What fails in the block is said; why the run ended is worth more."""
+    try:
+        yield
+    except (MlflowException, SlcaError, OSError) as also:
+        say(f"MLflow was not told that the run ended ({type(error).__name__}): {also}")
+
+
+def _status_after(error: BaseException) -> str:
+    return "FAILED" if isinstance(error, Exception) else "KILLED"
 
 
 class ChildRun:

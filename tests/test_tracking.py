@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from slca_core.config import REPOSITORY, PolicyConfig, ScratchPolicy, Study
 from slca_core.records import Step, Store
 from slca_core.results import Trial, as_table
-from tasks.tracking import ChildRun, Tracking
+from tasks.tracking import ChildRun, Tracking, tracked
 from tasks.workspace import Workspace
 
 STEP = Step(
@@ -131,6 +131,61 @@ def test_a_step_that_fails_is_marked_so_until_it_runs_again(tracking):
     with child(tracking):
         assert status() == "RUNNING"
     assert status() == "FINISHED"
+
+
+class Ended(BaseException):
+    """As a signal ends a run."""
+
+
+def states(tracking: Tracking) -> dict[str, str]:
+    runs = tracking.client.search_runs([tracking.experiment_id])
+    return {run.data.tags.get("slca.condition", "parent"): run.info.status for run in runs}
+
+
+def test_a_run_that_is_ended_is_killed_in_mlflow_with_what_was_under_way(study, tracking):
+    @tracked
+    def flow(study: Study) -> None:
+        with child(tracking, "done"):
+            pass
+        # A step whose processes were ended fails, in a thread of its own; one that was left there says nothing.
+        break_off(tracking, lambda run: None)
+        tracking.child(STEP, condition="left", seed=1).__enter__()
+        raise Ended
+
+    with pytest.raises(Ended):
+        flow(study)
+    assert states(tracking) == {"parent": "KILLED", "done": "FINISHED", "slca": "KILLED", "left": "KILLED"}
+    with child(Tracking(study)):
+        assert states(tracking)["parent"] == "RUNNING"
+
+
+def test_a_run_that_fails_is_failed_in_mlflow_and_what_failed_long_ago_was_not_killed(study, tracking, monkeypatch):
+    @tracked
+    def flow(study: Study) -> None:
+        break_off(tracking, lambda run: None)
+        raise ended
+
+    for ended, expected in ((RuntimeError(), "FAILED"), (Ended(), "KILLED")):
+        monkeypatch.setattr("tasks.tracking._CUT_OFF_S", -60.0)
+        with pytest.raises(type(ended)):
+            flow(study)
+        assert states(tracking) == {"parent": expected, "slca": "FAILED"}
+
+
+def test_a_step_that_a_signal_ends_is_killed(tracking):
+    with pytest.raises(Ended), child(tracking):
+        raise Ended
+    assert states(tracking)["slca"] == "KILLED"
+
+
+def test_a_store_that_cannot_be_used_does_not_hide_why_a_run_ended(study, tracking):
+    @tracked
+    def flow(study: Study) -> None:
+        (study.root / "mlflow.db").write_bytes(b"no database" * 100)
+        raise Ended
+
+    with pytest.raises(Ended):
+        flow(study)
 
 
 def test_a_finished_run_is_left_as_it_is(tracking, record, split):

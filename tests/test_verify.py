@@ -117,6 +117,8 @@ def test_what_only_an_unfinished_attempt_needs_is_gone_once_the_record_stands(st
     assert (store.folder(STEP) / "deepspeed").is_dir()
     record = store.run(STEP, train)
     assert not (record.folder / "deepspeed").exists()
+    kept = sum(output.bytes for output in record.outputs.values())
+    assert record.disk > kept + len("the deepspeed/global_step2/optim.pt of a run")  # What the step needed while it ran.
 
 
 def test_a_run_that_was_killed_before_it_cleared_up_leaves_that_to_the_next(store, record):

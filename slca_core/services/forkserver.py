@@ -19,7 +19,6 @@ import random
 import runpy
 import selectors
 import shlex
-import shutil
 import signal
 import socket
 import sys
@@ -36,7 +35,7 @@ from typing import Any, NoReturn
 
 from setproctitle import setproctitle
 
-from slca_core.services import forked, process, tether
+from slca_core.services import forked, leftovers, process, tether
 
 # Ray reads its environment when it is imported, and each worker's is its own.
 NOT_PRELOADED = "ray"
@@ -51,7 +50,8 @@ class ForkServer:
 
     def __init__(self, modules: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
         # A Unix socket's path ends at 107 characters; a study's root may be deeper.
-        address = os.path.join(tempfile.mkdtemp(prefix="slca-"), "fork")
+        self._sockets = leftovers.make_temporary()
+        address = str(self._sockets / "fork")
         self.python = folder / f"python-{os.getpid()}"
         command = [sys.executable, "-I", "-S", forked.__file__, address, sys.executable]
         self.python.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
@@ -70,6 +70,7 @@ class ForkServer:
         process.stop(self._process)
         self.python.unlink(missing_ok=True)
         self._log.unlink(missing_ok=True)
+        leftovers.remove(self._sockets)
 
 
 @dataclass
@@ -297,7 +298,7 @@ def main() -> None:
     gc.freeze()
     request = _Server(listener).serve()
     if request is None:
-        shutil.rmtree(os.path.dirname(address), ignore_errors=True)
+        leftovers.remove(Path(address).parent)
         os._exit(0)
     _become(request, python)
     _run_to_the_end(request.argv)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from slca_core import errors
 from slca_core.config import CpuProfile, GpuProfile
+from slca_core.services import leftovers
 from slca_core.services.forkserver import ForkServer
 from slca_core.services.process import start, stop, tail
 
@@ -64,7 +65,7 @@ def environment(root: Path) -> dict[str, str]:
     }
     if len(str(ray)) <= MAX_RAY_PATH:
         variables["RAY_TMPDIR"] = str(ray)
-    sockets = root.resolve() / "run"
+    sockets = _own_folder(root)
     if len(str(sockets)) <= MAX_VLLM_PATH:
         variables["VLLM_RPC_BASE_PATH"] = str(sockets)
     return variables
@@ -72,9 +73,12 @@ def environment(root: Path) -> dict[str, str]:
 
 def python_for(machine: CpuProfile | GpuProfile, root: Path) -> str:
     """The interpreter that runs the stack: on the CPU one that has its imports behind it, as long as this process lives."""
-    root = root.resolve()
-    folder = root / "run"
-    folder.mkdir(parents=True, exist_ok=True)  # vLLM's sockets lie there.
+    root, folder = root.resolve(), _own_folder(root)
+    with _starting:
+        if not folder.exists():
+            leftovers.sweep(folder.parent)
+            folder.mkdir(parents=True)  # vLLM's sockets lie there.
+            atexit.register(leftovers.remove, folder)
     if not isinstance(machine, CpuProfile) or sys.platform != "linux":
         return sys.executable
     from slca_core.trainer.cpu.device import ENVIRONMENT
@@ -84,6 +88,11 @@ def python_for(machine: CpuProfile | GpuProfile, root: Path) -> str:
             _servers[root] = ForkServer(PRELOADED, folder, environment(root) | ENVIRONMENT)
             atexit.register(_servers[root].close)
     return str(_servers[root].python)
+
+
+def _own_folder(root: Path) -> Path:
+    """Where this process keeps, below a study's root, what goes with it: sockets, the fork server's command and log."""
+    return leftovers.own_folder(root.resolve() / "run")
 
 
 def run_module(
