@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -181,8 +182,13 @@ def _kept(parsed: Parsed, tally: _Tally, quarantine: TextIO, fitness: Fitness, k
         return decompose(value) if isinstance(value, Dialogue) else (value,)
     tally.filtered[str(reason)] += 1
     if reason not in INTENDED:
-        _quarantine(quarantine, reason, detail, parsed, json.dumps(asdict(value)))
+        _quarantine(quarantine, reason, detail, parsed, _as_text(value))
     return ()
+
+
+def _as_text(value: Dialogue | Sample) -> str:
+    fields = {item.name: getattr(value, item.name) for item in dataclass_fields(value)}
+    return json.dumps(fields, default=asdict)
 
 
 def _identity(value: Dialogue | Sample) -> str:

@@ -77,6 +77,7 @@ def read_conversation(record: dict[str, Any], column: str) -> Reading:
             tools=tools.definitions,
             messages=messages,
         ),
+        tools.text,
         tools.repairs,
     )
 

@@ -46,9 +46,10 @@ class RejectReason(StrEnum):
 
 
 class Reading(NamedTuple):
-    """What a reader made of a record, and the repairs its tool definitions took."""
+    """What a reader made of a record, its tool definitions as text, and the repairs they took."""
 
     value: Dialogue | Sample
+    tools_text: str
     repairs: Mapping[str, int]
 
 
