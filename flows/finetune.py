@@ -12,5 +12,5 @@ from tasks.report import SFT, SFT_FULL
 def finetune(study: Study, data: Record) -> tuple[Record, Record, Record]:
     policy = tasks.prepare_policy(study, data)
     sft = tasks.finetune.submit(study, data, policy, SFT, splits=("sft",), epochs=study.sft.epochs)
-    sft_full = tasks.finetune.submit(study, data, policy, SFT_FULL, splits=("sft", "rl"), epochs=study.sft.full_epochs)
+    sft_full = tasks.finetune.submit(study, data, policy, SFT_FULL, splits=study.data.full_sft, epochs=study.sft.full_epochs)
     return policy, sft.result(), sft_full.result()
