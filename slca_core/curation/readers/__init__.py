@@ -87,7 +87,8 @@ def _dispatch(record: dict[str, Any]) -> Reading:
     columns: list[str] = [name for name in ("conversations", "messages") if name in record]
     if "reward_model" in record and "prompt" in record:
         columns.insert(0, "prompt")
-    match columns:
+    # A table may pad with empty lists as well.
+    match [name for name in columns if record[name]] or columns:
         case ["prompt"]:
             return read_verl(record)
         case [column]:
