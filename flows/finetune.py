@@ -14,7 +14,7 @@ def finetune(study: Study, data: Record) -> tuple[Record, Record, Record]:
     policy = tasks.prepare_policy(study, data)
     running = {
         SFT: tasks.finetune.submit(study, data, policy, SFT, splits=("sft",), epochs=study.sft.epochs),
-        SFT_FULL: tasks.finetune.submit(study, data, policy, SFT_FULL, splits=("sft", "rl"), epochs=study.sft.full_epochs),
+        SFT_FULL: tasks.finetune.submit(study, data, policy, SFT_FULL, splits=study.data.full_sft, epochs=study.sft.full_epochs),
     }
     tuned = gather(study, "finetune", running)
     return policy, tuned[SFT], tuned[SFT_FULL]

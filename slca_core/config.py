@@ -278,8 +278,34 @@ class GeneratedData(Frozen):
     bare_summary: float = Field(0.3, ge=0, le=1)
 
 
+def _as_paths(value: Any) -> Any:
+    """One file or folder, or several with commas between them, as a list."""
+    return [part.strip() for part in str(value).split(",") if part.strip()] if isinstance(value, str | Path) else value
+
+
+Paths = Annotated[tuple[Path, ...], BeforeValidator(_as_paths), Field(min_length=1)]
+
+
+class ReadySplits(Frozen):
+    """Splits that somebody has made, as the paper's authors have: rows, order and membership stay as they are."""
+
+    sft: Paths = Field(description="Files or folders of the SFT split.")
+    rl: Paths = Field(description="Files or folders of the RL split.")
+    test: Paths = Field(description="Files or folders of the test split.")
+    sft_full: Paths | None = Field(
+        None, description="Files or folders of the demonstrations of both training splits. If None, those of `sft` and `rl`."
+    )
+
+    def sources(self) -> dict[str, tuple[Path, ...]]:
+        """Those that are given, by name."""
+        return {name: paths for name in type(self).model_fields if (paths := getattr(self, name)) is not None}
+
+
 class DataConfig(Frozen):
     source: Literal["generated"] | Annotated[tuple[Path, ...], Field(min_length=1)] = "generated"
+    splits: ReadySplits | None = Field(
+        None, description="Ready splits in place of a source. Findings are counted; only rows that nobody can read are left out."
+    )
     generated: GeneratedData = GeneratedData()
     test_size: int = Field(4000, ge=1, description="held out before anything else")
     test_decomposed_fraction: float = Field(0.25, ge=0, le=1, description="paper: 1,000 of 4,000")
@@ -297,8 +323,23 @@ class DataConfig(Frozen):
     def _one_folder_is_a_list(cls, value: Any) -> Any:
         source = value.get("source") if isinstance(value, dict) else None
         if isinstance(source, str | Path) and source != "generated":
-            value = {**value, "source": [part.strip() for part in str(source).split(",") if part.strip()]}
+            value = {**value, "source": _as_paths(source)}
         return value
+
+    @model_validator(mode="after")
+    def _source_or_splits(self) -> DataConfig:
+        if self.splits is not None and self.source != "generated":
+            raise ValueError("`source` is dealt into splits, and `splits` are ready; name one of the two")
+        return self
+
+    @property
+    def is_generated(self) -> bool:
+        return self.source == "generated" and self.splits is None
+
+    @property
+    def full_sft(self) -> tuple[Literal["sft", "rl", "sft_full"], ...]:
+        """The splits whose demonstrations SFT on both splits takes."""
+        return ("sft_full",) if self.splits is not None and self.splits.sft_full is not None else ("sft", "rl")
 
 
 class ScratchPolicy(Frozen):

@@ -193,6 +193,7 @@ class _Steps:
         if isinstance(schema, dict) and isinstance(value, dict):
             for name, child in value.items():
                 count += sum(self.of(part, child) for part in _for_key(schema, name))
+                count += self.of(schema["propertyNames"], name) if "propertyNames" in schema else 0
         elif isinstance(schema, dict) and isinstance(value, list):
             for place, child in enumerate(value):
                 count += sum(self.of(part, child) for part in _for_place(schema, place))

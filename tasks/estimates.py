@@ -169,7 +169,7 @@ def trials_of(study: Study, step: Step) -> int:
 def _work_of(study: Study, step: Step, data: Record | None) -> float | None:
     """What a step without rollouts works through, in the units of `work_done`; None if that is not known yet."""
     if step.step == "curate":
-        return study.data.generated.count if study.data.source == "generated" else None
+        return study.data.generated.count if study.data.is_generated else None
     if step.step == "policy":
         return 1
     share = {"sft": study.data.sft_fraction, "rl": 1 - study.data.sft_fraction}
@@ -177,7 +177,7 @@ def _work_of(study: Study, step: Step, data: Record | None) -> float | None:
     if data and "splits" in data.facts:
         samples: float = sum(sum(data.facts["splits"][split].values()) for split in splits)
     elif study.assumptions:
-        samples = study.assumptions.curated_samples * sum(share[split] for split in splits)
+        samples = study.assumptions.curated_samples * sum(share.get(split, 1.0) for split in splits)
     else:
         return None
     return samples * step.config["epochs"]

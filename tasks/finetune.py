@@ -35,7 +35,7 @@ CODE = (
     "slca_core.trainer.datasets",
     "slca_core.trainer.run_sft",
 )
-Splits = tuple[Literal["sft", "rl"], ...]
+Splits = tuple[Literal["sft", "rl", "sft_full"], ...]
 SCRATCH = ("model-deepspeed",)
 _BATCH = re.compile(r"Train step of epoch (\d+):[^\r\n]*? (\d+)/(\d+) \[[^\]\r\n]*?gpt_loss=([\d.]+(?:e[+-]?\d+)?)")
 

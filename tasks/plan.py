@@ -115,7 +115,7 @@ class _Planner:
         yield prepared
         policy = record_of(prepared)
         checkpoints: list[tuple[str, int, Record, str]] = []
-        for name, splits, epochs in ((SFT, ("sft",), study.sft.epochs), (SFT_FULL, ("sft", "rl"), study.sft.full_epochs)):
+        for name, splits, epochs in ((SFT, ("sft",), study.sft.epochs), (SFT_FULL, study.data.full_sft, study.sft.full_epochs)):
             step = finetune_step(study, data, policy, name, splits, epochs)
             tuned = self._planned(f"finetune {name}", step, ("curate", "policy"))
             yield tuned

@@ -24,6 +24,13 @@ def decompose(dialogue: Dialogue) -> tuple[Sample, ...]:
     return tuple(samples)
 
 
+def last_turn(dialogue: Dialogue) -> Sample:
+    """The last user turn with all that came before it as prompt, whether it calls anything or not."""
+    turns = user_turns(dialogue.messages)
+    start = len(dialogue.messages) - len(turns[-1])
+    return _sample(dialogue, len(turns), dialogue.messages[: start + 1], dialogue.messages[start + 1 :])
+
+
 def _sample(dialogue: Dialogue, turn: int, prompt: tuple[Message, ...], demonstration: tuple[Message, ...]) -> Sample:
     return Sample(
         sample_id=f"{dialogue.dialogue_id}#{turn}",

@@ -6,7 +6,6 @@ nothing has nothing to decompose. The others are the paper's strict filtering of
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from itertools import pairwise
 
@@ -74,13 +73,12 @@ def _calls(turn: tuple[Message, ...]) -> bool:
 
 
 def _tool_defect(dialogue: Dialogue) -> FilterReason | None:
-    definitions: dict[str, str] = {}
-    for tool in dialogue.tools:
-        name, text = tool["function"]["name"], json.dumps(tool, sort_keys=True)
-        if definitions.setdefault(name, text) != text:
-            return FilterReason.CONFLICTING_TOOLS
+    offered = {tool["function"]["name"] for tool in dialogue.tools}
+    # Exact repetitions are gone by now.
+    if len(offered) < len(dialogue.tools):
+        return FilterReason.CONFLICTING_TOOLS
     called = {call.name for message in dialogue.messages for call in message.tool_calls}
-    return FilterReason.UNKNOWN_TOOL if called - definitions.keys() else None
+    return FilterReason.UNKNOWN_TOOL if called - offered else None
 
 
 def _answer_defect(messages: tuple[Message, ...], turns: list[tuple[Message, ...]]) -> FilterReason | None:

@@ -6,22 +6,33 @@ same stages. Samples are spooled to disk between the two passes, so that memory 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any, TextIO
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slca_core.curation.decomposition import decompose
 from slca_core.curation.filters import INTENDED, FilterReason, filter_reason
 from slca_core.curation.fitness import Fitness
+from slca_core.curation.output import (
+    QUARANTINE_FILE,
+    ROWS_PER_BATCH,
+    Manifest,
+    RowBuffer,
+    most_common,
+    open_quarantine,
+    put_away,
+    require_readable,
+    sha256,
+    write_manifest,
+)
 from slca_core.curation.readers import Parsed, Rejected, read_source
 from slca_core.curation.rows import SCHEMA, read_split, row_of, sample_of
 from slca_core.curation.sloppiness import Sloppiness, spoil
@@ -32,39 +43,7 @@ from slca_core.errors import DataError
 __all__ = ["Manifest", "curate", "read_split"]
 
 SPLIT_FILES = {Split.SFT: "sft.parquet", Split.RL: "rl.parquet", Split.TEST: "test.parquet"}
-QUARANTINE_FILE = "quarantine.jsonl"
-MANIFEST_FILE = "manifest.json"
 MIN_SAMPLES = 3
-_ROWS_PER_BATCH = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What came in, what was left out and why, and what was written.
-
-    Attributes:
-        read, parsed: records.
-        rejected, filtered: records (or, for prompts that are too long, samples) per reason.
-        dialogues: records that gave at least one sample.
-        splits: split -> subset -> samples; "left out" holds further turns of test dialogues.
-        planted: training demonstrations per fault that was planted in them (`curation.sloppiness`).
-        findings: records that no rollout can use or whose gold call its schema refuses, whether they were left out or kept.
-        repaired: tool schemas per form that was put into today's words (`curation.schema_repair`).
-        files: name -> sha256.
-    """
-
-    seed: int
-    read: int
-    parsed: int
-    rejected: dict[str, int]
-    filtered: dict[str, int]
-    dialogues: int
-    samples: int
-    splits: dict[str, dict[str, int]]
-    planted: dict[str, int]
-    findings: dict[str, int]
-    repaired: dict[str, int]
-    files: dict[str, str]
 
 
 @dataclass(slots=True)
@@ -122,8 +101,8 @@ def curate(
     tally, items = _Tally(), []
     with tempfile.TemporaryDirectory(dir=out, prefix=".spool-") as folder:
         spool = Path(folder) / "samples.parquet"
-        with pq.ParquetWriter(spool, SCHEMA, compression="zstd") as writer, _open_quarantine(out) as quarantine:
-            buffer = _RowBuffer(writer)
+        with pq.ParquetWriter(spool, SCHEMA, compression="zstd") as writer, open_quarantine(out) as quarantine:
+            buffer = RowBuffer(writer)
             for sample in _samples(sources, tally, quarantine, max_prompt_chars, keep_invalid):
                 items.append(SplitItem.of(sample))
                 buffer.add(row_of(sample))
@@ -143,10 +122,6 @@ def curate(
     return _write_manifest(out, seed, tally, items, splits, planted)
 
 
-def _open_quarantine(out: Path) -> TextIO:
-    return (out / QUARANTINE_FILE).open("w", encoding="utf-8")
-
-
 def _samples(
     sources: Sequence[Path], tally: _Tally, quarantine: TextIO, max_prompt_chars: int | None, keep_invalid: bool
 ) -> Iterator[Sample]:
@@ -155,7 +130,7 @@ def _samples(
         tally.read += 1
         if isinstance(outcome, Rejected):
             tally.rejected[str(outcome.reason)] += 1
-            _quarantine(quarantine, outcome.reason, outcome.detail, outcome, outcome.record_text)
+            put_away(quarantine, outcome.reason, outcome.detail, outcome, outcome.record_text)
             continue
         tally.parsed += 1
         tally.repaired.update(outcome.repairs)
@@ -181,8 +156,13 @@ def _kept(parsed: Parsed, tally: _Tally, quarantine: TextIO, fitness: Fitness, k
         return decompose(value) if isinstance(value, Dialogue) else (value,)
     tally.filtered[str(reason)] += 1
     if reason not in INTENDED:
-        _quarantine(quarantine, reason, detail, parsed, json.dumps(asdict(value)))
+        put_away(quarantine, reason, detail, parsed, _as_text(value))
     return ()
+
+
+def _as_text(value: Dialogue | Sample) -> str:
+    fields = {item.name: getattr(value, item.name) for item in dataclass_fields(value)}
+    return json.dumps(fields, default=asdict)
 
 
 def _identity(value: Dialogue | Sample) -> str:
@@ -217,7 +197,7 @@ def _without_disputed(
         if is_out and name not in told:
             told.add(name)
             detail = f"{name!r} is also the id of another record"
-            _quarantine(quarantine, FilterReason.CONFLICTING_ID, detail, tally.disputed[name], json.dumps(row))
+            put_away(quarantine, FilterReason.CONFLICTING_ID, detail, tally.disputed[name], json.dumps(row))
     kept = [item for item, is_out in zip(items, out, strict=True) if not is_out]
     return kept, [None if is_out else item.sample_id for item, is_out in zip(items, out, strict=True)]
 
@@ -227,50 +207,18 @@ def _prompt_chars(sample: Sample) -> int:
     return len(row["tools"]) + len(row["prompt"])
 
 
-def _quarantine(quarantine: TextIO, reason: str, detail: str, where: Parsed | Rejected | _Seen, record: str) -> None:
-    entry = {"reason": reason, "detail": detail, "file": where.source_file, "position": where.position, "record": record}
-    quarantine.write(json.dumps(entry) + "\n")
-
-
 def _check(tally: _Tally, sample_count: int, quarantine_limit: float, out: Path) -> None:
-    rejected = tally.rejected.total()
-    if rejected > quarantine_limit * tally.read:
-        raise DataError(
-            f"Expected at most {quarantine_limit:.1%} unreadable records, found {rejected} of {tally.read}: "
-            f"{_top(tally.rejected)}. They are listed in {out / QUARANTINE_FILE}; mend the source or raise the quarantine limit."
-        )
+    require_readable(tally.rejected, tally.read, quarantine_limit, out)
     if sample_count < MIN_SAMPLES:
         raise DataError(
             f"Expected at least {MIN_SAMPLES} samples, one for each split, found {sample_count} in {tally.read} records "
-            f"(left out: {_top(tally.rejected + tally.filtered) or 'none'}). Add records with tool calls to the sources."
+            f"(left out: {most_common(tally.rejected + tally.filtered) or 'none'}). Add records with tool calls to the sources."
         )
-
-
-def _top(reasons: Counter[str]) -> str:
-    return ", ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))
-
-
-@dataclass(slots=True)
-class _RowBuffer:
-    """Collects rows into batches: a row group a row would make a parquet file of mostly headers."""
-
-    writer: pq.ParquetWriter
-    rows: list[dict[str, Any]] = field(default_factory=list)
-
-    def add(self, row: dict[str, Any]) -> None:
-        self.rows.append(row)
-        if len(self.rows) >= _ROWS_PER_BATCH:
-            self.flush()
-
-    def flush(self) -> None:
-        if self.rows:
-            self.writer.write_table(pa.Table.from_pylist(self.rows, schema=SCHEMA))
-            self.rows.clear()
 
 
 def _spooled(spool: Path) -> Iterator[dict[str, Any]]:
     with pq.ParquetFile(spool) as table:
-        for batch in table.iter_batches(batch_size=_ROWS_PER_BATCH):
+        for batch in table.iter_batches(batch_size=ROWS_PER_BATCH):
             yield from batch.to_pylist()
 
 
@@ -280,7 +228,7 @@ def _write_splits(spool: Path, out: Path, split_of_row: Sequence[Split | None], 
     spoilt = (Split.SFT, Split.RL) if any(astuple(sloppiness)) else ()
     with ExitStack() as stack:
         writers = {split: pq.ParquetWriter(out / name, SCHEMA, compression="zstd") for split, name in SPLIT_FILES.items()}
-        buffers = {split: _RowBuffer(stack.enter_context(writer)) for split, writer in writers.items()}
+        buffers = {split: RowBuffer(stack.enter_context(writer)) for split, writer in writers.items()}
         for row, split in zip(_spooled(spool), split_of_row, strict=True):
             if split in spoilt:
                 sample, faults = spoil(sample_of(row), sloppiness, seed)
@@ -311,12 +259,6 @@ def _write_manifest(
         planted=dict(sorted(planted.items())),
         findings=dict(sorted(tally.findings.items())),
         repaired=dict(sorted(tally.repaired.items())),
-        files={name: _sha256(out / name) for name in (*SPLIT_FILES.values(), QUARANTINE_FILE)},
+        files={name: sha256(out / name) for name in (*SPLIT_FILES.values(), QUARANTINE_FILE)},
     )
-    (out / MANIFEST_FILE).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
-    return manifest
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return write_manifest(out, manifest)

@@ -220,6 +220,7 @@ TOOL_LIST = json.dumps([{"type": "function", "function": LAMP}])
         (TOOL_LIST, ""),
         (f"<tools>\n{TOOL_LIST}\n</tools>", ""),
         ("<|im_system|>tool_declare<|im_middle|>lamp: no JSON<|im_end|>", ""),
+        ("<|im_system|>tool_declare<|im_middle|>[<|im_end|><|im_system|>system<|im_middle|>Be brief.<|im_end|>", "Be brief."),
         (f"Be brief.\n\n# Tools\n\n<tools>\n{TOOL_LIST}\n</tools>", "Be brief."),
         (json.dumps([{"name": "siren"}]), json.dumps([{"name": "siren"}])),
         (" ", ""),
@@ -438,8 +439,32 @@ def test_an_answer_goes_to_the_call_whose_id_it_bears(tmp_path):
     assert one(tmp_path, record)["answers"] == ["first", "second"]
 
 
+@pytest.mark.parametrize("name", ["call_id", "tool_use_id"])
+def test_an_id_may_be_called_otherwise(tmp_path, name):
+    record = answered({name: "b", "content": "second"}, {name: "a", "content": "first"})
+    assert one(tmp_path, record)["answers"] == ["first", "second"]
+
+
+def test_ids_in_a_list_of_answers_and_a_list_of_calls_count_too(tmp_path):
+    made = [{"id": "a", "name": "lamp", "arguments": {"room": "x"}}, {"id": "b", "name": "lamp", "arguments": {"room": "y"}}]
+    answers = [{"tool_call_id": "b", "content": "second"}, {"tool_call_id": "a", "content": "first"}]
+    record = conversation(("human", "Both?"), ("function_call", made), ("observation", answers), ("gpt", "Done."))
+    assert one(tmp_path, record)["answers"] == ["first", "second"]
+
+
+@pytest.mark.parametrize("padding", [None, [], ""])
+def test_a_column_padded_with_nothing_is_not_there(tmp_path, padding):
+    line = one(tmp_path, {**lamp(), "messages": padding, "available_tools": padding, "images": padding, "system": padding})
+    assert (line["left_out"], line["format"]) == (None, "sharegpt")
+
+
 def test_without_ids_an_answer_goes_to_the_call_whose_name_it_bears(tmp_path):
     record = answered({"name": "siren", "content": "second"}, {"name": "lamp", "content": "first"}, ids=(None, None))
+    assert one(tmp_path, record)["answers"] == ["first", "second"]
+
+
+def test_ids_of_answers_lead_nowhere_where_no_call_bears_one(tmp_path):
+    record = answered({"tool_call_id": "x", "content": "first"}, {"tool_call_id": "y", "content": "second"}, ids=(None, None))
     assert one(tmp_path, record)["answers"] == ["first", "second"]
 
 
@@ -598,7 +623,9 @@ def parts(*content: dict[str, Any]) -> dict[str, Any]:
         ({"messages": [{"role": "user", "content": "Hi", "images": ["a"]}], "tools": [LAMP]}, "messages[0].images"),
         ({"messages": [{"role": "user", "content": "Hi", "tool_calls": [CALL]}], "tools": [LAMP]}, "messages[0]"),
         (lamp(call={"name": "lamp", "input": {"room": "x"}}), "input"),
-        ({"messages": lamp_messages(), "tools": [LAMP], "available_tools": []}, "available_tools and tools"),
+        ({"messages": lamp_messages(), "tools": [LAMP], "available_tools": [{"name": "siren"}]}, "available_tools and tools"),
+        ({"messages": lamp_messages(), "tools": [LAMP], "uuid": {"a": 1}}, "uuid"),
+        ({"messages": lamp_messages(), "tools": [LAMP], "subset_name": 7}, "subset_name"),
         (conversation(("human", "Hi"), ("narrator", "x")), "'narrator'"),
     ],
 )

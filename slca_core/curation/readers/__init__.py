@@ -77,7 +77,7 @@ def _read(record: Any) -> tuple[Reading, str]:
     reading = _dispatch(record)
     value = reading.value
     require_json(_identities(value), "id")
-    content = hashlib.sha256(_content(value).encode()).hexdigest()
+    content = hashlib.sha256(_content(reading).encode()).hexdigest()
     if isinstance(value, Dialogue) and not value.dialogue_id:
         reading = reading._replace(value=replace(value, dialogue_id=f"{value.source}-{content[:24]}"))
     return reading, content
@@ -87,7 +87,8 @@ def _dispatch(record: dict[str, Any]) -> Reading:
     columns: list[str] = [name for name in ("conversations", "messages") if name in record]
     if "reward_model" in record and "prompt" in record:
         columns.insert(0, "prompt")
-    match columns:
+    # A table may pad with empty lists as well.
+    match [name for name in columns if record[name]] or columns:
         case ["prompt"]:
             return read_verl(record)
         case [column]:
@@ -102,14 +103,15 @@ def _identities(value: Dialogue | Sample) -> list[str]:
     return [value.dialogue_id, value.subset]
 
 
-def _content(value: Dialogue | Sample) -> str:
+def _content(reading: Reading) -> str:
     """What was read as text, tools and messages in turn; the field that could not be written is named."""
+    value = reading.value
     if isinstance(value, Dialogue):
         messages = require_json([message.to_json() for message in value.messages], "messages")
-        return value.subset + require_json(value.tools, "tools") + messages
+        return f"{value.subset}\n{reading.tools_text}\n{messages}"
     prompt = require_json([message.to_json() for message in value.prompt], "prompt")
     gold = require_json([[call.to_json() for call in step] for step in value.gold], "gold_tool_calls")
-    return value.subset + require_json(value.tools, "tools") + prompt + gold
+    return f"{value.subset}\n{reading.tools_text}\n{prompt}\n{gold}"
 
 
 def _outcome(raw: RawRecord) -> Parsed | Rejected:

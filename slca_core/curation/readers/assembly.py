@@ -85,7 +85,8 @@ class MessageAssembly:
 
 
 def _in_order(answers: list[Answer], calls: tuple[ToolCall, ...], ids: list[str | None]) -> list[Answer]:
-    if any(answer.call_id is not None for answer in answers):
+    # Where no call bears an id, as in some converted sets, the answers' ids lead nowhere.
+    if any(answer.call_id is not None for answer in answers) and any(name is not None for name in ids):
         return _by_id(answers, ids)
     if any(answer.name is not None for answer in answers):
         return _by_name(answers, [call.name for call in calls])
@@ -140,8 +141,15 @@ def _taken_apart(answers: list[Answer], call_count: int) -> list[Answer]:
 def _answer_of(item: Any) -> Answer:
     """One of a list's answers, whole: only where nothing but whose it is stands beside `content`, that is the answer."""
     if isinstance(item, dict) and "content" in item and item.keys() <= {"content", "name", "role", "tool_call_id"}:
-        return Answer(as_text(item["content"]), name=item["name"] if isinstance(item.get("name"), str) else None)
+        return Answer(as_text(item["content"]), call_id=_text_or_none(item, "tool_call_id"), name=_text_or_none(item, "name"))
     return Answer(as_text(item))
+
+
+def _text_or_none(item: dict[str, Any], key: str) -> str | None:
+    value = item.get(key)
+    if not isinstance(value, str | None):
+        raise RecordError(RejectReason.UNMATCHED_ANSWER, f"an answer's {key} is {value!r}, not text")
+    return value
 
 
 def as_text(value: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from uuid import UUID
 
 from slca_core.curation.readers.assembly import Answer, MessageAssembly, as_text
 from slca_core.curation.readers.records import (
@@ -35,7 +36,8 @@ _KINDS = {
     **dict.fromkeys(("tool", "tool_response", "function", "observation"), "answer"),
 }
 _TOOL_COLUMNS = ("available_tools", "tools", "functions")
-_READ = frozenset({"role", "from", "content", "value", "name", "function_call", "tool_calls", "tool_call_id"})
+_CALL_IDS = ("tool_call_id", "call_id", "tool_use_id")
+_READ = frozenset({"role", "from", "content", "value", "name", "function_call", "tool_calls", *_CALL_IDS})
 # Left out on purpose: thinking is no part of a demonstration, and the others say nothing of what was said.
 _ASIDE = frozenset(
     {
@@ -68,15 +70,18 @@ def read_conversation(record: dict[str, Any], column: str) -> Reading:
         add_turn(assembly, turn, f"{column}[{place}]")
     messages = finished(assembly, record, tools.definitions)
     label = record.get("subset_name")
+    if not isinstance(label, str | None):
+        raise RecordError(RejectReason.INCONSISTENT_ROLES, f"subset_name is {clip(label)}, not text")
     turn_count = sum(message.role == "user" for message in messages)
     return Reading(
         Dialogue(
             dialogue_id=_identity(record.get("uuid")),
             source=_source(column, tool_column, label, listed),
-            subset=str(label or ("multi-turn" if turn_count > 1 else "single-turn")),
+            subset=(label or ("multi-turn" if turn_count > 1 else "single-turn")),
             tools=tools.definitions,
             messages=messages,
         ),
+        tools.text,
         tools.repairs,
     )
 
@@ -116,7 +121,7 @@ def add_turn(assembly: MessageAssembly, turn: dict[str, Any], where: str) -> Non
             assembly.assistant(_without_markup(text, where), part_calls or calls, ids)
         case "call":
             value = decode_text(content, where, RejectReason.BROKEN_CALL) if isinstance(content, str) else content
-            assembly.assistant("", calls_of(value, where))
+            assembly.assistant("", calls_of(value, where), _ids(value if isinstance(value, list) else [value], where))
         case _:
             text = _without_markup(as_text(content) if isinstance(content, dict) else _text(content, where), where)
             assembly.tool(answer_of(turn, text, where))
@@ -130,7 +135,7 @@ def kind_of(turn: dict[str, Any], where: str) -> str:
 
 
 def answer_of(turn: dict[str, Any], text: str, where: str) -> Answer:
-    call_id, name = turn.get("tool_call_id"), turn.get("name")
+    call_id, name = _only_one(turn, _CALL_IDS, where), turn.get("name")
     if call_id is not None and not isinstance(call_id, str):
         raise RecordError(RejectReason.UNMATCHED_ANSWER, f"{where}: tool_call_id is {clip(call_id)}, not text")
     if name is not None and not isinstance(name, str):
@@ -151,17 +156,22 @@ def calls_on(turn: dict[str, Any], where: str) -> tuple[tuple[ToolCall, ...], tu
         raise RecordError(RejectReason.BROKEN_CALL, f"{where}.tool_calls is {clip(listed)}, not a list")
     items = [decode(item, f"{where}.tool_calls") for item in listed]
     calls = tuple(call_of(item.get("function", item) if isinstance(item, dict) else item, f"{where}.tool_calls") for item in items)
-    ids = [item.get("id") for item in items]
+    return calls, _ids(items, f"{where}.tool_calls")
+
+
+def _ids(calls: list[dict[str, Any]], where: str) -> tuple[str | None, ...]:
+    ids = [call.get("id") for call in calls]
     if any(name is not None and not isinstance(name, str) for name in ids):
-        raise RecordError(RejectReason.BROKEN_CALL, f"{where}.tool_calls: an id is not text")
-    return calls, tuple(name or None for name in ids)
+        raise RecordError(RejectReason.BROKEN_CALL, f"{where}: an id is not text")
+    return tuple(name or None for name in ids)
 
 
-def _only_one(turn: dict[str, Any], names: tuple[str, str], where: str) -> Any:
-    found = [turn[name] for name in names if turn.get(name) is not None]
-    if len(found) > 1 and found[0] != found[1]:
-        raise RecordError(RejectReason.AMBIGUOUS, f"{where}: {' and '.join(names)} differ")
-    return found[0] if found else None
+def _only_one(turn: dict[str, Any], names: tuple[str, ...], where: str) -> Any:
+    found = {name: turn[name] for name in names if turn.get(name) is not None}
+    values = list(found.values())
+    if any(value != values[0] for value in values[1:]):
+        raise RecordError(RejectReason.AMBIGUOUS, f"{where}: {' and '.join(found)} differ")
+    return values[0] if values else None
 
 
 def _refuse_unread(turn: dict[str, Any], where: str) -> None:
@@ -211,13 +221,14 @@ def _parts(content: Any, where: str) -> tuple[str, tuple[ToolCall, ...]]:
 
 def _tool_column(record: dict[str, Any]) -> str:
     found = [name for name in _TOOL_COLUMNS if record.get(name) is not None]
+    found = [name for name in found if record[name]] or found
     if any(record[name] != record[found[0]] for name in found[1:]):
         raise RecordError(RejectReason.AMBIGUOUS, f"the columns {' and '.join(found)} differ")
     return found[0] if found else "tools"
 
 
 def _identity(value: Any) -> str:
-    if isinstance(value, dict | list | float | bool):
+    if value is not None and (not isinstance(value, str | int | UUID) or isinstance(value, bool)):
         raise RecordError(RejectReason.INCONSISTENT_ROLES, f"uuid is {clip(value)}, not text")
     return "" if value is None else str(value)
 

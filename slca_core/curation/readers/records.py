@@ -11,6 +11,7 @@ import ast
 import datetime
 import decimal
 import json
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,9 +47,10 @@ class RejectReason(StrEnum):
 
 
 class Reading(NamedTuple):
-    """What a reader made of a record, and the repairs its tool definitions took."""
+    """What a reader made of a record, its tool definitions as text, and the repairs they took."""
 
     value: Dialogue | Sample
+    tools_text: str
     repairs: Mapping[str, int]
 
 
@@ -107,7 +109,10 @@ def parse_literal(text: str, what: str, reason: RejectReason) -> Any:
     if len(text) > MAX_LITERAL_CHARS:
         raise RecordError(reason, f"{what} has {len(text)} characters; a Python literal may have {MAX_LITERAL_CHARS}")
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        with warnings.catch_warnings():
+            # Of escapes in what somebody else has written.
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.strip(), mode="eval")
         repeated = any(_repeats_a_key(node) for node in ast.walk(tree) if isinstance(node, ast.Dict))
         value = _as_json(ast.literal_eval(tree), what)
     except RecordError:

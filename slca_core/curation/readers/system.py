@@ -14,7 +14,8 @@ from slca_core.dialogue import Message
 
 _COLUMNS = ("system", "system_prompt", "system_message")
 # Kimi's declaration, whose JSON is broken in Toucan; and the frame that Qwen's and the authors' templates put around a list.
-_KIMI = re.compile(r"<\|im_system\|>\s*tool_declare\s*<\|im_middle\|>.*?<\|im_end\|>", re.DOTALL)
+_KIMI = re.compile(r"<\|im_system\|>\s*tool_declare\s*<\|im_middle\|>.*?(?:<\|im_end\|>|\Z)", re.DOTALL)
+_KIMI_SYSTEM = re.compile(r"<\|im_system\|>\s*system\s*<\|im_middle\|>(.*?)(?:<\|im_end\|>|\Z)", re.DOTALL)
 _FRAMED = re.compile(
     r"(?:You have access to the following tools:\s*)?"
     r"(?:# Tools\s*)?"
@@ -30,7 +31,7 @@ _FRAMED = re.compile(
 
 def with_system(messages: list[Message], record: dict[str, Any], tools: tuple[dict[str, Any], ...]) -> tuple[Message, ...]:
     """The messages with one system message first, or none."""
-    columns = {name: text_of(record[name], f"column {name}") for name in _COLUMNS if record.get(name) is not None}
+    columns = {name: text_of(record[name], f"column {name}") for name in _COLUMNS if record.get(name)}
     first = messages[0].content if messages and messages[0].role == "system" else ""
     found = {name: without_tool_list(text, tools) for name, text in {**columns, "the first message": first}.items()}
     texts = {name: text for name, text in found.items() if text.strip()}
@@ -42,7 +43,7 @@ def with_system(messages: list[Message], record: dict[str, Any], tools: tuple[di
 
 def without_tool_list(content: str, tools: tuple[dict[str, Any], ...]) -> str:
     """The text without declarations of tools; untouched if it has none."""
-    rest = _KIMI.sub("", _FRAMED.sub("", content))
+    rest = _KIMI_SYSTEM.sub(r"\1", _KIMI.sub("", _FRAMED.sub("", content)))
     if rest != content:
         content = rest.strip()
     return "" if _is_json_list(content, tools) else content

@@ -60,9 +60,10 @@ _OF_OBJECTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """A record's definitions, and which of their schemas were put into other words."""
+    """A record's definitions, the same as text, and which of their schemas were put into other words."""
 
     definitions: tuple[dict[str, Any], ...]
+    text: str
     repairs: Mapping[str, int] = field(default_factory=Counter)
 
 
@@ -86,7 +87,7 @@ def tools_of(value: Any, what: str = "tools") -> Tools:
             raise RecordError(error.reason, f"{what}[{place}]{error.detail}") from error
         tools.setdefault(read.text, read.tool)
         repairs.update(read.repairs)
-    return Tools(tuple(tools.values()), repairs)
+    return Tools(tuple(tools.values()), "\n".join(tools), repairs)
 
 
 class _Read(NamedTuple):
@@ -96,7 +97,7 @@ class _Read(NamedTuple):
 
 
 # The records of one server repeat its definitions to the letter.
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=8192)
 def _read(text: str) -> _Read:
     """One definition; what is wrong with it is told as it goes on behind the definition's place."""
     repairs: Counter[str] = Counter()

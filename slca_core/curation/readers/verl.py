@@ -41,7 +41,7 @@ def read_verl(record: dict[str, Any]) -> Reading:
     if prompt[-1].role != "user":
         raise RecordError(RejectReason.INCONSISTENT_ROLES, "the prompt does not end with a user message")
     questions = [message.content for message in prompt if message.role == "user"]
-    dialogue_id = f"verl-{_digest([questions[0], tools.definitions])[:24]}"
+    dialogue_id = f"verl-{_digest([questions[0], tools.text])[:24]}"
     turn = len(questions)
     # Two rows may share question and tools and differ in history or gold: each is a sample of its own.
     content = _digest([[message.to_json() for message in prompt], [[call.to_json() for call in step] for step in gold]])
@@ -55,7 +55,7 @@ def read_verl(record: dict[str, Any]) -> Reading:
         demonstration=(),
         gold=gold,
     )
-    return Reading(sample, tools.repairs)
+    return Reading(sample, tools.text, tools.repairs)
 
 
 def _digest(value: Any) -> str:

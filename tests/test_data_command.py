@@ -1,0 +1,100 @@
+"""What `slca plan` and `slca data inspect` say of a source, and what they refuse to open."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from flows.cli import app
+from slca_core.config import load_study
+from slca_core.curation.inspection import summary
+from slca_core.errors import DataError
+from tasks.curate import curation_step
+
+TOOL = {"name": "lamp", "parameters": {"type": "object", "properties": {"room": {"type": "string"}}}}
+
+
+def record(question: str, **arguments: Any) -> dict[str, Any]:
+    call = {"name": "lamp", "arguments": arguments}
+    turns = [("human", question), ("function_call", json.dumps(call)), ("observation", "ok"), ("gpt", "Done.")]
+    return {"conversations": [{"from": speaker, "value": value} for speaker, value in turns], "tools": json.dumps([TOOL])}
+
+
+def written(path: Path, *records: Any) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    return path
+
+
+def study_of(folder: Path, source: Path):
+    path = folder / "study.yaml"
+    data = {"source": str(source)}
+    path.write_text(yaml.safe_dump({"name": "tiny", "policy": {"scratch": {}}, "root": str(folder / "root"), "data": data}))
+    return path
+
+
+def planned(folder: Path, source: Path) -> str:
+    result = CliRunner().invoke(app, ["plan", str(study_of(folder, source))])
+    assert result.exit_code == 0, result.output
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("data "))
+    return line
+
+
+def test_the_plan_says_format_rows_and_the_first_problem_in_one_line(tmp_path):
+    source = written(tmp_path / "rows.jsonl", record("One?", room="hall"), record("[/x] two?", room=7), record("Three?", room=8))
+    assert planned(tmp_path, source) == (
+        f"data     sharegpt; 3 rows in 1 file; first problem: {source}, record 2: gold call that its tool's schema refuses: "
+        "'lamp', room: 7 is not of type \"string\""
+    )
+
+
+def test_the_plan_says_that_there_is_no_problem_in_what_it_looked_at(tmp_path):
+    rows = [record(f"{at}?", room="hall") for at in range(30)]
+    assert planned(tmp_path, written(tmp_path / "rows.jsonl", *rows)).endswith("30 rows in 1 file; no problem in the first 20")
+
+
+def test_the_plan_waits_for_a_source_that_is_absent(tmp_path):
+    assert planned(tmp_path, tmp_path / "none").startswith("data     not there yet: ")
+
+
+def test_the_plan_says_what_is_wrong_with_a_file_that_cannot_be_read(tmp_path):
+    source = tmp_path / "rows.parquet"
+    source.write_bytes(b"PAR1 not really")
+    assert "first problem: Expected a readable .parquet file" in planned(tmp_path, source)
+
+
+@pytest.fixture(params=["pipe", "device", "socket", "pipe in a folder"])
+def endless(request, tmp_path_factory) -> Path:
+    """What may never end, or never begin, when it is read."""
+    folder = tmp_path_factory.mktemp("e")
+    if request.param == "device":
+        return Path("/dev/zero")
+    path = folder / "rows.jsonl"
+    if request.param == "socket":
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(path))
+        return path
+    os.mkfifo(path)
+    return folder if "folder" in request.param else path
+
+
+def test_a_pipe_a_device_or_a_socket_is_refused_and_never_opened(tmp_path, endless):
+    study_file = study_of(tmp_path, endless)
+    for command in (["plan", str(study_file)], ["data", "inspect", str(endless)]):
+        result = CliRunner().invoke(app, command)
+        assert isinstance(result.exception, DataError)
+        assert any(kind in str(result.exception) for kind in ("a pipe", "a device", "a socket"))
+    with pytest.raises(DataError, match="Write the records to a file"):
+        curation_step(load_study(study_file))
+
+
+def test_a_table_is_counted_by_its_footer_and_many_files_are_not_all_opened(tmp_path):
+    for at in range(8):
+        written(tmp_path / f"{at}.jsonl", record(f"{at}?", room="hall"))
+    assert summary([tmp_path]) == "sharegpt; 8 rows in 8 files; no problem in the first 5"
