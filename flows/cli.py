@@ -16,6 +16,7 @@ import typer
 from flows import cli_core, cli_data
 from flows.interruption import ending_at_signals
 from slca_core.config import Study, load_study
+from slca_core.disk import in_a_sentence
 from slca_core.errors import ConfigError, SlcaError
 from slca_core.terminal import headed, terminal
 from tasks.workspace import quiet_environment
@@ -65,7 +66,7 @@ def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str
     # Both take seconds, one of them another process's.
     importing = threading.Thread(target=importlib.import_module, args=("flows.reproduce",), daemon=True)
     importing.start()
-    with private_server(study.root):
+    with in_a_sentence(study.root), private_server(study.root):
         importing.join()
         from flows import cli_report
         from flows.reproduce import reproduce

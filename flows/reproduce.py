@@ -22,11 +22,13 @@ from tasks.plan import require_ready
 from tasks.report import SFT, SFT_FULL
 from tasks.secrets import at_hand, refuse_overrides
 from tasks.tracking import tracked
+from tasks.watch import watched
 
 
 @flow(name="reproduce", **HOOKS)
 @tracked
 @published
+@watched
 def reproduce(study: Study) -> ReportPaths:
     """curate -> finetune -> train the arms -> evaluate -> report."""
     at_hand(study)

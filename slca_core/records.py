@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from time import monotonic
@@ -22,13 +23,14 @@ from pydantic import Field, ValidationError
 
 from slca_core.config import REPOSITORY, Frozen
 from slca_core.digest_cache import DigestCache
-from slca_core.errors import DataError
+from slca_core.errors import DataError, SlcaError
 from slca_core.fingerprint import code_digest, digest, file_digest
 from slca_core.lease import hold
 from slca_core.outputs import Difference, Output, differences, find_outputs, folder_bytes
 from slca_core.secrets import hide_arguments
 
 RECORD = "record.json"
+FAILED = ".failed"  # Why the last attempt at an unfinished step failed.
 LOCK = REPOSITORY / "requirements" / "cpu.txt"
 NOT_THERE = "(not there yet"
 _ARTIFACTS, _SECONDS = "artifacts", "seconds"
@@ -188,11 +190,19 @@ class Store:
     def _make(self, step: Step, folder: Path, work: Callable[[Path], tuple[str, dict[str, Any]]]) -> Record:
         earlier, versions, commit = _seconds_so_far(folder), _versions(), _commit()
         started = monotonic()
+        (folder / FAILED).unlink(missing_ok=True)
         try:
             output_digest, facts = work(folder)
+        except Exception as error:
+            with suppress(OSError):  # The disk may be what it failed of.
+                write_atomically(
+                    folder / FAILED, f"{error}" if isinstance(error, SlcaError) else f"{type(error).__name__}: {error}"
+                )
+            raise
         finally:
             seconds = earlier + monotonic() - started
-            write_atomically(folder / _SECONDS, str(seconds))
+            with suppress(OSError):
+                write_atomically(folder / _SECONDS, str(seconds))
         record = Record(
             step=step.step,
             name=step.name,

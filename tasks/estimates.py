@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
 from slca_core.config import Arm, CpuProfile, Study
+from slca_core.disk import require_room
 from slca_core.outputs import folder_bytes
 from slca_core.records import Record, Step
 from tasks.benchmarks import bfcl_items, tau2_tasks, tau2_trials
 from tasks.matching import spent_by
 from tasks.placement import placement, policy_parameters
+from tasks.workspace import Workspace
 
 Basis = Literal["measured", "assumed", "at most"]
 # Bytes a parameter of weights, and of a training checkpoint with Adam's states: bfloat16 beside float32 masters, or float32 alone.
@@ -83,7 +86,7 @@ class Estimator:
             mocker_calls=round(rollouts * mocker_calls),
             tokens=round(rollouts * tokens),
             counted=counted,
-            disk=self._disk(step),
+            disk=self.disk(step),
         )
 
     def _alike(self, kind: str, placed: Mapping[str, Any]) -> list[Record]:
@@ -135,7 +138,7 @@ class Estimator:
             return 0
         return {"train": machine.gpus, "finetune": machine.sft_gpus, "evaluate": machine.vllm_tensor_parallel}.get(step.step, 0)
 
-    def _disk(self, step: Step) -> int | None:
+    def disk(self, step: Step) -> int | None:
         """As records placed alike needed while they ran; else weights, and a training's checkpoints, by the policy's parameters."""
         if step.step not in self._sizes:
             sizes = [record.disk or folder_bytes(record.folder) for record in self._alike(step.step, step.placement)]
@@ -147,6 +150,14 @@ class Estimator:
         if parameters is None or step.step not in ("finetune", "train"):
             return None
         return parameters * (_WEIGHTS[kind] + (_KEPT * _CHECKPOINT[kind] if step.step == "train" else 0))
+
+
+def require_room_for(study: Study, step: Step, folder: Path) -> None:
+    """Check that the disk has room for what a step will write below its folder; DataError where it has not."""
+    estimator = Estimator(study, Workspace(study).store.records)
+    missing = (estimator.disk(step) or 0) - folder_bytes(folder)
+    if missing > 0:
+        require_room(folder, missing, f"{step.step} {step.name}")
 
 
 def rollouts_of(study: Study, step: Step, arm: Arm | None) -> int:

@@ -20,6 +20,7 @@ from slca_core.trainer.arguments import sft_arguments, sft_launch
 from slca_core.trainer.datasets import with_demonstration, write_sft_rows
 from slca_core.trainer.launch import environment, python_for, run_module
 from tasks.curate import split_path
+from tasks.estimates import require_room_for
 from tasks.limits import GPUS, limited
 from tasks.placement import placement
 from tasks.progress import bar, say
@@ -98,7 +99,12 @@ def finetune(study: Study, data: Record, policy: Record, name: str, splits: Spli
     step = finetune_step(study, data, policy, name, splits, epochs)
     tracking = Tracking(study)
     with tracking.child(step, condition=name, seed=study.sft.seed) as run:
-        record = workspace.store.run(step, lambda folder: _finetune(study, data, policy, name, splits, epochs, folder))
+
+        def work(folder: Path) -> tuple[str, dict[str, Any]]:
+            require_room_for(study, step, folder)
+            return _finetune(study, data, policy, name, splits, epochs, folder)
+
+        record = workspace.store.run(step, work)
         run.finish(record, datasets=[(split, split_path(data, split)) for split in splits])
         run.log_curve(record.output("loss.jsonl"), step_key="step")
     say(f"{name}: {record.facts['steps']} steps, last loss {record.facts['loss']:.3f}, {record.seconds:.0f} s", "finetune")

@@ -9,6 +9,7 @@ from typing import Literal
 from slca_core.config import Study
 from slca_core.json_lines import read_lines
 from slca_core.lease import holder, is_held
+from slca_core.records import FAILED
 from slca_core.reporting.report import duration
 from tasks.plan import PlannedStep
 from tasks.workspace import Workspace
@@ -42,7 +43,13 @@ def progress(study: Study, planned: PlannedStep) -> Progress:
             left = f"{duration(mean * (updates - len(lines)))} left"
     if is_held(folder):
         return Progress("running", note or holder(folder), left)
-    return Progress("stopped", note or "goes on at the next run", left)
+    return Progress("stopped", "  ".join(filter(None, (note, _failure(folder)))) or "goes on at the next run", left)
+
+
+def _failure(folder: Path) -> str:
+    """Why the last attempt failed; empty if it was killed or ended from outside."""
+    path = folder / FAILED
+    return " ".join(path.read_text(errors="replace").split()) if path.is_file() else ""
 
 
 def _rewards(folder: Path) -> str:

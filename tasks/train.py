@@ -19,6 +19,7 @@ from slca_core.trainer.datasets import write_prompts
 from slca_core.trainer.launch import environment
 from slca_core.trainer.spec import TrainSpec
 from tasks.curate import split_path
+from tasks.estimates import require_room_for
 from tasks.finetune import model_path
 from tasks.limits import GPUS, SERVICES, limited
 from tasks.placement import placement
@@ -94,7 +95,12 @@ def train_arm(study: Study, arm: Arm, seed: int, data: Record, sft: Record, serv
     step = training_step(study, arm, seed, data, sft)
     shared = workspace.store.find(step)
     with Tracking(study).child(step, condition=arm.name, seed=seed) as run:
-        record = shared or workspace.store.run(step, lambda folder: _train(study, arm, seed, data, sft, services, folder, run))
+
+        def work(folder: Path) -> tuple[str, dict[str, Any]]:
+            require_room_for(study, step, folder)
+            return _train(study, arm, seed, data, sft, services, folder, run)
+
+        record = shared or workspace.store.run(step, work)
         run.follow(read_lines(record.output("metrics.jsonl"), _SHOWN))
         run.finish(record, datasets=[("rl", split_path(data, "rl"))])
     note = f"shares {record.name}'s run" if shared and not record.name.startswith(f"{arm.name}-") else f"{record.seconds:.0f} s"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
 from slca_core.config import Study, load_study
+from slca_core.errors import DataError
 from slca_core.lease import HOLDER, hold
 from tasks.plan import make_plan
 from tasks.status import Progress, progress
@@ -46,6 +48,27 @@ def test_a_step_that_was_interrupted_is_stopped_even_if_its_holder_left_its_name
     study, one, folder = training
     (folder / HOLDER).write_text(json.dumps({"pid": 1, "host": "h", "since": 0, "alive_at": 0}))
     assert progress(study, one).state == "stopped"
+
+
+def test_a_step_that_failed_says_why_and_one_that_was_taken_up_again_does_not(training):
+    study, one, _ = training
+    store = Workspace(study).store
+
+    def fail(_: Path) -> tuple[str, dict]:
+        raise DataError("No space left on the disk of /data.")
+
+    with pytest.raises(DataError):
+        store.run(one.step, fail)
+    why = "update 1 of 2  R_tool 0.50  R_sum 0.25  No space left on the disk of /data."
+    assert progress(study, one) == Progress("stopped", why, "30 s left")
+
+    def end(_: Path) -> tuple[str, dict]:
+        assert progress(study, one).note == "update 1 of 2  R_tool 0.50  R_sum 0.25"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.run(one.step, end)
+    assert progress(study, one).note == "update 1 of 2  R_tool 0.50  R_sum 0.25"
 
 
 def test_steps_done_shared_and_waiting_are_told_apart(training):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import httpx
 
@@ -23,6 +23,7 @@ LOOPBACK = "127.0.0.1"
 _running: set[subprocess.Popen[bytes]] = set()
 # What has been, or is being, ended from here; who watches over it lets it end.
 _stopped: WeakSet[subprocess.Popen[bytes]] = WeakSet()
+_reasons: WeakKeyDictionary[subprocess.Popen[bytes], str] = WeakKeyDictionary()
 # Servers of the whole run, not of a step.
 _of_run: WeakSet[subprocess.Popen[bytes]] = WeakSet()
 
@@ -209,13 +210,17 @@ def stop(process: subprocess.Popen[bytes], grace_s: float = 10) -> None:
     _running.discard(process)
 
 
-def stop_all(grace_s: float = 3) -> None:
+def stop_all(grace_s: float = 3, because: str = "") -> None:
     """End, side by side, every process that a step has started; whoever waits for one sees it end.
 
     A server that the whole run needs (`start` with `of_run`) goes on, so that the run can still say how it ended.
+
+    Args:
+        because: why, as a sentence that `why_stopped` gives to whoever waited.
     """
     processes = [process for process in _running if process not in _of_run]
     _stopped.update(processes)
+    _reasons.update(dict.fromkeys(processes, because))
     for process in processes:
         _signal_group(process, signal.SIGTERM)
     deadline = time.monotonic() + grace_s
@@ -226,6 +231,11 @@ def stop_all(grace_s: float = 3) -> None:
         _signal_group(process, signal.SIGKILL)
         process.wait()
         _running.discard(process)
+
+
+def why_stopped(process: subprocess.Popen[bytes]) -> str:
+    """Return why `stop_all` ended the process; empty if it did not, or nobody said."""
+    return _reasons.get(process, "")
 
 
 def kill_all() -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from slca_core import errors
 from slca_core.config import CpuProfile, GpuProfile
+from slca_core.disk import FULL_WORDS, no_room
 from slca_core.services import leftovers
 from slca_core.services.forkserver import ForkServer
-from slca_core.services.process import start, stop, tail
+from slca_core.services.process import start, stop, tail, why_stopped
 
 _OUR_ERROR = re.compile(r"slca_core\.errors\.(\w+): (.*)")
 # What the processes of a training or an evaluation import, but for Ray and what imports it: ten seconds of a core for each of them.
@@ -34,6 +35,11 @@ PRELOADED = (
 )
 # What a Ray of the CPU profile is told it has, for placement.
 DECLARED = {"num_cpus": 8, "num_gpus": 4}
+_KILLED = (-9, 128 + 9)
+_OUT_OF_MEMORY = ("OutOfMemoryError", "running low on memory", "Cannot allocate memory", "can't allocate memory", "std::bad_alloc")
+_OUT_OF_GPU_MEMORY = ("CUDA out of memory", "torch.OutOfMemoryError: CUDA")
+_LESS = "Fewer runs side by side take less: --set machine.parallel=1; so do a smaller micro_batch_size and max_length."
+_LESS_ON_GPU = "A smaller micro_batch_size, max_length or machine.gpu_memory takes less."
 _servers: dict[Path, ForkServer] = {}
 _starting = threading.Lock()
 MAX_VLLM_PATH = 70  # A Unix socket's path ends at 107, and vLLM's sockets bear names of 36.
@@ -119,13 +125,23 @@ def run_module(
         stop(process)
     on_poll()
     if process.returncode:
-        raise failure(module, process.returncode, log)
+        raise failure(module, process.returncode, log, why_stopped(process))
 
 
-def failure(module: str, code: int | None, log: Path) -> errors.SlcaError:
-    """Why a module ended with `code`: its own sentence if it left one, else the end of its log."""
-    found = _OUR_ERROR.findall(log.read_text(errors="replace"))
-    if found:
+def failure(module: str, code: int | None, log: Path, because: str = "") -> errors.SlcaError:
+    """Why a module ended with `code`: `because` if whoever ended it said so, else its own sentence if it left one, else the fault
+    that its log shows, else the end of its log.
+    """
+    if because:
+        return errors.ServiceError(f"{because} (log: {log})")
+    written = log.read_text(errors="replace")
+    if found := _OUR_ERROR.findall(written):
         name, message = found[-1]
         return getattr(errors, name, errors.ServiceError)(f"{message} (log: {log})")
+    if any(words in written for words in FULL_WORDS):
+        return errors.DataError(f"{no_room(log.parent)} (log: {log})")
+    if any(words in written for words in _OUT_OF_GPU_MEMORY):
+        return errors.ServiceError(f"{module} ran out of the GPU's memory. {_LESS_ON_GPU} (log: {log})")
+    if code in _KILLED or any(words in written for words in _OUT_OF_MEMORY):
+        return errors.ServiceError(f"{module} was killed, as the system and Ray do when memory runs out. {_LESS} (log: {log})")
     return errors.ServiceError(f"{module} ended with code {code}. The end of {log}:\n{tail(log)}")

@@ -27,8 +27,8 @@ def main() -> None:
         environment |= _cpu_environment(spec)
         if isinstance(spec.machine.launcher, LocalLauncher):
             environment |= loopback.ENVIRONMENT
-            # Not in the runtime environment, which Ray writes into argument lists.
-            os.environ.update(loopback.ray_environment())
+            # Not in the runtime environment, which Ray writes into argument lists. Over memory the run itself watches.
+            os.environ.update(loopback.ray_environment() | {"RAY_memory_monitor_refresh_ms": "0"})
     os.environ.update(environment)
     _start_ray(spec, environment)
     if cpu:

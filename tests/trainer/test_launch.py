@@ -97,3 +97,25 @@ def test_nothing_calls_home(tmp_path):
     variables = environment(tmp_path)
     assert variables["RAY_USAGE_STATS_ENABLED"] == "0"
     assert variables["VLLM_NO_USAGE_STATS"] == variables["HF_HUB_OFFLINE"] == variables["DO_NOT_TRACK"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "sentence"),
+    [
+        ("print('OSError: [Errno 28] No space left on device'); raise SystemExit(1)", DataError, r"^No space left on the disk of "),
+        ("import os; os.kill(os.getpid(), 9)", ServiceError, r"was killed, .* memory runs out\. .*machine\.parallel=1"),
+        ("raise MemoryError('Cannot allocate memory')", ServiceError, r"memory runs out\. .*machine\.parallel=1"),
+        ("print('ray.exceptions.OutOfMemoryError: Task was killed'); raise SystemExit(1)", ServiceError, r"machine\.parallel=1"),
+        (
+            "raise RuntimeError('CUDA out of memory. Tried to allocate 2 GiB')",
+            ServiceError,
+            r"the GPU's memory.*machine\.gpu_memory",
+        ),
+    ],
+    ids=["disk", "killed", "memory", "ray's monitor", "gpu"],
+)
+def test_a_fault_that_the_log_shows_is_a_sentence_with_advice_and_no_traceback(launch, source, kind, sentence):
+    with pytest.raises(kind, match=sentence) as caught:
+        launch(source)
+    assert "Traceback" not in str(caught.value)
+    assert str(caught.value).endswith("run.log)")
