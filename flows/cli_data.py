@@ -43,8 +43,10 @@ def inspect(
 
 
 def as_line(one: Inspected) -> str:
-    """The record in one line of plain text; whatever is in the data, it moves no cursor and sets no colour."""
-    return "  ".join(_printable(part) for part in _parts(one))
+    """The record in one line of plain text."""
+    from slca_core.curation.inspection import printable
+
+    return "  ".join(printable(part) for part in _parts(one))
 
 
 def _parts(one: Inspected) -> Iterator[str]:
@@ -70,7 +72,3 @@ def _short(text: str, *, quoted: bool = True) -> str:
     line = " ".join(text.split())
     line = line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."
     return f'"{line}"' if quoted else line
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

@@ -53,7 +53,7 @@ class Dialogue:
     """One source record.
 
     Attributes:
-        dialogue_id: unique within its source.
+        dialogue_id: the source's own id, else a digest of what was read.
         source: the format it was read from, e.g. "toucan-sft".
         subset: the source's own label ("single-turn-original", "multi-turn", "irrelevant", ...).
         tools: OpenAI form, {"type": "function", "function": {"name", "description", "parameters"}}.
@@ -72,7 +72,7 @@ class Sample:
     """One user turn with what came before it and the calls that answer it.
 
     Attributes:
-        sample_id: `<dialogue_id>#<turn>`.
+        sample_id: `<dialogue_id>#<turn>`; of a row that has gold alone with a digest behind it, since several may share the turn.
         subset: "single-turn", or "decomposed" for a later turn of a multi-turn dialogue (App. B: from turn 2).
         turn: 1 for the first user turn.
         prompt: history and question; the last message is the user's.

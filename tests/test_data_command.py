@@ -16,7 +16,7 @@ from flows.cli import app
 from slca_core.config import load_study
 from slca_core.curation.inspection import summary
 from slca_core.errors import DataError
-from tasks.curate import curation_step
+from tasks.curate import curation_step, data_line
 
 TOOL = {"name": "lamp", "parameters": {"type": "object", "properties": {"room": {"type": "string"}}}}
 
@@ -39,7 +39,11 @@ def study_of(folder: Path, source: Path):
     return path
 
 
-def planned(folder: Path, source: Path) -> str:
+def said(folder: Path, source: Path) -> str:
+    return data_line(load_study(study_of(folder, source)))
+
+
+def printed(folder: Path, source: Path) -> str:
     result = CliRunner().invoke(app, ["plan", str(study_of(folder, source))])
     assert result.exit_code == 0, result.output
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("data "))
@@ -48,7 +52,7 @@ def planned(folder: Path, source: Path) -> str:
 
 def test_the_plan_says_format_rows_and_the_first_problem_in_one_line(tmp_path):
     source = written(tmp_path / "rows.jsonl", record("One?", room="hall"), record("[/x] two?", room=7), record("Three?", room=8))
-    assert planned(tmp_path, source) == (
+    assert printed(tmp_path, source) == (
         f"data     sharegpt; 3 rows in 1 file; first problem: {source}, record 2: gold call that its tool's schema refuses: "
         "'lamp', room: 7 is not of type \"string\""
     )
@@ -56,17 +60,23 @@ def test_the_plan_says_format_rows_and_the_first_problem_in_one_line(tmp_path):
 
 def test_the_plan_says_that_there_is_no_problem_in_what_it_looked_at(tmp_path):
     rows = [record(f"{at}?", room="hall") for at in range(30)]
-    assert planned(tmp_path, written(tmp_path / "rows.jsonl", *rows)).endswith("30 rows in 1 file; no problem in the first 20")
+    assert said(tmp_path, written(tmp_path / "rows.jsonl", *rows)).endswith("30 rows in 1 file; no problem in the first 20")
+
+
+def test_half_a_surrogate_pair_in_a_fields_name_can_be_said(tmp_path):
+    source = written(tmp_path / "rows.jsonl", {"odd \ud83d": 1})
+    assert "odd \\ud83d" in said(tmp_path, source)
+    assert "odd \\ud83d" in CliRunner().invoke(app, ["data", "inspect", str(source)]).stdout
 
 
 def test_the_plan_waits_for_a_source_that_is_absent(tmp_path):
-    assert planned(tmp_path, tmp_path / "none").startswith("data     not there yet: ")
+    assert printed(tmp_path, tmp_path / "none").startswith("data     not there yet: ")
 
 
 def test_the_plan_says_what_is_wrong_with_a_file_that_cannot_be_read(tmp_path):
     source = tmp_path / "rows.parquet"
     source.write_bytes(b"PAR1 not really")
-    assert "first problem: Expected a readable .parquet file" in planned(tmp_path, source)
+    assert "first problem: Expected a readable .parquet file" in said(tmp_path, source)
 
 
 @pytest.fixture(params=["pipe", "device", "socket", "pipe in a folder"])

@@ -129,7 +129,12 @@ def summary(sources: Sequence[Path]) -> str:
         except DataError as error:
             problem = problem or str(error)
     kinds = ", ".join(name for name, _ in formats.most_common()) or "nothing looked at"
-    return f"{kinds}; {_rows(files)}; {_first(problem, looked_at)}"
+    return printable(f"{kinds}; {_rows(files)}; {_first(problem, looked_at)}")
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: whatever is in the data, it moves no cursor, sets no colour and can be written."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def _first(problem: str, looked_at: int) -> str:

@@ -633,6 +633,14 @@ def test_what_a_reader_does_not_take_up_is_rejected_by_its_field(tmp_path, recor
     assert named in one(tmp_path, record)["left_out"]
 
 
+def test_a_user_and_a_tool_may_talk_of_tags(tmp_path):
+    record = conversation(
+        ("human", "What is a <tool_call> tag?"), ("function_call", CALL), ("observation", "See [TOOL_CALLS]."), ("gpt", "A tag.")
+    )
+    line = one(tmp_path, record)
+    assert (line["question"], line["answers"]) == (["What is a <tool_call> tag?"], ["See [TOOL_CALLS]."])
+
+
 def test_openais_messages_are_read_with_their_content_parts_and_the_developers_role(tmp_path):
     messages = [
         {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},

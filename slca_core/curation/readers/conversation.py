@@ -57,7 +57,8 @@ _ASIDE = frozenset(
     }
 )
 # Calls and answers written into text, which only the readers that say so take out of it.
-_MARKUP = re.compile(r"</?tool_calls?>|</?tool_response>|<functioncall>|<function=|<\|python_tag\|>|\[TOOL_CALLS\]|<\|tool_call")
+_CALLS_IN_TEXT = re.compile(r"</?tool_calls?>|<functioncall>|<function=|<\|python_tag\|>|\[TOOL_CALLS\]|<\|tool_call")
+_WRAPPED = re.compile(r"\s*<tool_(?:response|call)>")
 
 
 def read_conversation(record: dict[str, Any], column: str) -> Reading:
@@ -112,7 +113,7 @@ def add_turn(assembly: MessageAssembly, turn: dict[str, Any], where: str) -> Non
         case "system":
             assembly.system(_text(content, where))
         case "user":
-            assembly.user(_without_markup(_text(content, where), where))
+            assembly.user(_unwrapped(_text(content, where), where))
         case "assistant":
             text, part_calls = _parts(content, where)
             calls, ids = calls_on(turn, where)
@@ -123,7 +124,7 @@ def add_turn(assembly: MessageAssembly, turn: dict[str, Any], where: str) -> Non
             value = decode_text(content, where, RejectReason.BROKEN_CALL) if isinstance(content, str) else content
             assembly.assistant("", calls_of(value, where), _ids(value if isinstance(value, list) else [value], where))
         case _:
-            text = _without_markup(as_text(content) if isinstance(content, dict) else _text(content, where), where)
+            text = _unwrapped(as_text(content) if isinstance(content, dict) else _text(content, where), where)
             assembly.tool(answer_of(turn, text, where))
 
 
@@ -182,9 +183,17 @@ def _refuse_unread(turn: dict[str, Any], where: str) -> None:
 
 
 def _without_markup(text: str, where: str) -> str:
-    if found := _MARKUP.search(text):
+    """An assistant's text; RecordError if it holds calls."""
+    if found := _CALLS_IN_TEXT.search(text):
+        raise RecordError(RejectReason.BROKEN_CALL, f"{where}: {found[0]} in the text, whose calls this reader does not take out")
+    return text
+
+
+def _unwrapped(text: str, where: str) -> str:
+    """What a user or a tool says; either may talk of tags, but a message that opens with one is something else."""
+    if found := _WRAPPED.match(text):
         raise RecordError(
-            RejectReason.BROKEN_CALL, f"{where}: {found[0]} in the text, whose calls and answers this reader does not take out"
+            RejectReason.INCONSISTENT_ROLES, f"{where}: the text is a {found[0].strip()} block, which this reader leaves alone"
         )
     return text
 
