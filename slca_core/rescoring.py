@@ -89,7 +89,7 @@ def _as_then(record: Mapping[str, Any], ask: Ask) -> Ask:
         except ServiceError as error:
             raise PromptTooLong(str(error)) from None
 
-    return again if record.get("overflowed") else ask
+    return again if (record.get("overflowed") or 0) > 0 else ask  # Of older records it is missing, or no number.
 
 
 def trajectory_of(record: Mapping[str, Any]) -> Trajectory:

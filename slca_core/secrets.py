@@ -87,7 +87,7 @@ def reference_to(text: str) -> Reference:
 
 def missing(value: Any) -> list[Reference]:
     """The references in `value` that this process cannot look up."""
-    return [one for one in references(value) if one.variable not in os.environ]
+    return [one for one in references(value) if not os.environ.get(one.variable)]
 
 
 def resolve(value: Any, whose: str) -> Any:

@@ -392,6 +392,24 @@ def test_a_key_that_some_step_will_need_is_asked_for_before_anything_runs(study_
     require_ready(study)  # Nothing is left to run.
 
 
+def test_a_plan_shows_the_address_of_each_endpoint_and_each_variable_that_is_missing(study_file, monkeypatch):
+    monkeypatch.delenv("JUDGE_KEY", raising=False)
+    monkeypatch.setenv("MOCKER_KEY", "mk-mocker")
+    settings = {
+        "services.judge": "{managed: external, model: gpt-oss, url: 'http://${env:ME}:${env:PW}@judge:8016', api_key: null}",
+        "services.mocker": "{managed: external, model: qwen, url: 'https://h/api/paas/v4', api_key_env: MOCKER_KEY}",
+        "services.checker": "{managed: external, model: never asked, url: 'http://h', api_key: '${env:UNASKED}'}",
+    }
+    options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    result = CliRunner().invoke(app, ["plan", str(study_file), *options], env={"COLUMNS": "200", "ME": "me"})
+    assert result.exit_code == 0, result.output
+    assert "judge    gpt-oss at http://${env:ME}:${env:PW}@judge:8016/v1\n" in result.output
+    assert "mocker   qwen at https://h/api/paas/v4\n" in result.output
+    missing = [line for line in result.output.splitlines() if line.startswith("missing")]
+    assert missing == ["missing  services.judge needs the environment variable PW, which is not set here"]
+    assert "mk-" not in result.output
+
+
 def test_an_evaluation_of_an_endpoint_by_an_earlier_version_breaks_no_plan(study_file):
     study = load_study(study_file)
     step = next(one.step for one in make_plan(study).steps if one.name == "evaluate slca, seed 1")

@@ -19,6 +19,7 @@ from slca_core.errors import ServiceError
 from slca_core.results import Trial
 from slca_core.rewards.omission import success_weighted
 from slca_core.rollout import Generated, Limits, Scoring, Tokenizer, roll, rollout_seed
+from slca_core.services.client import TRANSPORT_ERRORS, is_broken_connection
 from slca_core.services.frozen import Clients
 
 NAME = "toucan_test"
@@ -135,7 +136,7 @@ async def _complete(
     try:
         choice = response.json()["choices"][0]
         return Generated(choice["token_ids"], choice["finish_reason"] == "length")
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise ServiceError(
             f"The policy server at {http.base_url} was expected to answer with token ids (vLLM's return_token_ids), "
             f"found: {response.text[:300]}"
@@ -147,9 +148,9 @@ async def _post(http: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response
     for attempt in range(_TRIES):
         try:
             return await http.post("/v1/completions", json=body)
-        except httpx.HTTPError as error:
+        except TRANSPORT_ERRORS as error:
             problem = f"{type(error).__name__} {error}".strip()
-            if not isinstance(error, (httpx.NetworkError, httpx.RemoteProtocolError)):
+            if not is_broken_connection(error):
                 break
             await asyncio.sleep(0.2 * attempt)
     raise ServiceError(f"The policy server at {http.base_url} went away during the evaluation: {problem}")

@@ -41,7 +41,7 @@ _OVERFLOW = (
     "prompt is too long",
 )
 # What the transport raises beside httpx's own: what is no HTTP, a header too long, an address that is none.
-_TRANSPORT = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError, ValueError)
+TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class ChatClient:
                 reply = await self._send(body)
         except TimeoutError:
             return _Failure("timeout", f"no answer within {self.config.timeout_s:g} s")
-        except _TRANSPORT as error:
+        except TRANSPORT_ERRORS as error:
             # The transport, which has no time limit of its own, calls a connection that was lost a ConnectTimeout.
             timed_out = isinstance(error, httpx.TimeoutException) and error.__cause__ is None
             return _Failure("timeout" if timed_out else "connection", self._hide(_explain(error.__cause__ or error)))
@@ -285,6 +285,14 @@ class Lines:
     def usage(self) -> dict[str, dict[str, float]]:
         lines = [line for line in (self.mocker, self.judge, self.checker) if line]
         return {line.client.role: line.usage.to_json() for line in lines}
+
+
+def is_broken_connection(error: BaseException) -> bool:
+    """Whether a connection broke, or spoke no HTTP; a lost one the transport calls a ConnectTimeout."""
+    cause = error.__cause__ or error
+    return isinstance(error, (httpx.NetworkError, httpx.RemoteProtocolError)) or (
+        isinstance(cause, aiohttp.ClientError) and not isinstance(cause, TimeoutError)
+    )
 
 
 def _require_url(url: str, name: str) -> str:

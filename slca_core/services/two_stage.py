@@ -19,6 +19,7 @@ import httpx
 from httpx_aiohttp import HttpxAiohttpClient
 
 from slca_core.chat import TAGS
+from slca_core.services.client import TRANSPORT_ERRORS
 from slca_core.services.process import LOOPBACK, free_port, serve
 
 if TYPE_CHECKING:
@@ -70,8 +71,10 @@ def create_app(
             answered = await ask(path, body, planner)
             if answered.status_code == 200 and not calls_a_tool(answered.json()):
                 answered = await ask(path, {**body, **_FORBIDDING[path]}, summariser)
-        except httpx.HTTPError as error:
+        except TRANSPORT_ERRORS as error:
             return Response(f"planner or summariser went away: {type(error).__name__} {error}", status_code=502)
+        except (LookupError, TypeError, RecursionError):
+            return Response(f"planner or summariser answered with no completion: {answered.text[:200]}", status_code=502)
         return Response(answered.content, answered.status_code, media_type=answered.headers.get("content-type"))
 
     @app.get("/health")

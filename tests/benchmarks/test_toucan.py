@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
+import aiohttp
 import httpx
 import pytest
 
@@ -155,6 +156,32 @@ def test_a_connection_that_breaks_once_costs_nothing(tokenizer):
             raise error
 
     assert all(record["error"] is None for _, record in evaluate(Servers(tokenizer, solve, policy=policy)))
+
+
+def lost() -> Exception:
+    """As the transport tells of a connection that was closed."""
+    error = httpx.ConnectTimeout("Server disconnected")
+    error.__cause__ = aiohttp.ServerDisconnectedError()
+    return error
+
+
+@pytest.mark.parametrize("error", [lost(), aiohttp.ClientPayloadError("half")], ids=["closed", "no-http"])
+def test_a_connection_that_was_lost_is_made_again_whatever_the_transport_calls_it(tokenizer, error):
+    broken = iter([error])
+
+    def policy() -> httpx.Response | None:
+        if one := next(broken, None):
+            raise one
+
+    assert all(record["error"] is None for _, record in evaluate(Servers(tokenizer, solve, policy=policy)))
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000 + b"]" * 100_000, b'{"choices": [{}]}'], ids=["deep", "no-tokens"])
+def test_an_answer_without_token_ids_is_an_error_of_the_item(tokenizer, content):
+    for _, record in evaluate(Servers(tokenizer, solve, policy=lambda: httpx.Response(200, content=content))):
+        assert record["error"].startswith(
+            "policy: ServiceError: The policy server at http://policy.test was expected to answer with"
+        )
 
 
 def test_a_policy_server_that_went_away_is_an_error_of_the_item(tokenizer):

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import aiohttp
 import httpx
 import pytest
 
@@ -79,3 +80,15 @@ def test_a_refusal_of_the_planner_is_passed_on_and_one_that_is_gone_is_an_error_
         raise httpx.ConnectError("refused")
 
     assert ask("/v1/completions", {}, gone)[0].status_code == 502
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"{}", b"[]", b'{"choices": []}', b"[" * 100_000 + b"]" * 100_000])
+def test_an_answer_that_is_no_completion_is_an_error_of_the_server(content):
+    assert ask("/v1/completions", {}, lambda: httpx.Response(200, content=content))[0].status_code == 502
+
+
+def test_a_planner_that_speaks_no_http_is_an_error_of_the_server():
+    def nonsense() -> httpx.Response:
+        raise aiohttp.ClientPayloadError("half")
+
+    assert ask("/v1/completions", {}, nonsense)[0].status_code == 502
