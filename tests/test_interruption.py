@@ -16,7 +16,7 @@ import yaml
 
 from slca_core.config import REPOSITORY, load_study
 from tests.chaos import kills
-from tests.chaos.test_kills import STUDY
+from tests.chaos.conftest import STUDY
 from tests.waiting import is_gone, wait_until
 
 GONE_S = 10.0
