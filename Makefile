@@ -11,7 +11,7 @@ LOCK   := requirements/cpu.txt
 # Never through a link, and anew only if the lock or Python is another.
 BUILD  := slca_core.benchmarks.environment
 
-.PHONY: reproduce test ui env bench bench-bfcl bench-tau2 chaos lint clean
+.PHONY: reproduce test acceptance chaos ui env bench bench-bfcl bench-tau2 lint clean
 .DEFAULT_GOAL := reproduce
 
 reproduce: env
@@ -34,6 +34,10 @@ bench-bfcl bench-tau2: bench-%:
 
 chaos: env
 	.venv/bin/python -m tests.chaos
+
+# What takes too long for every change: the real stack disturbed in every way, 10,000 spoilt inputs.
+acceptance: chaos
+	SLCA_FUZZ=10000 .venv/bin/python -m pytest tests/curation/test_fuzz.py
 
 lint: env
 	.venv/bin/ruff check .

@@ -73,7 +73,8 @@ def ask_toucan(
         )
     settings = study.evaluation.toucan_test
     protocol = toucan.Protocol(settings=settings, limits=limits, scoring=Scoring.of(study.rl), seed=seed)
-    clients = Clients(study.services, services.urls(EVALUATION), open_cache(study.services, Workspace(study).root, study.machine))
+    urls, cache = services.urls(EVALUATION), open_cache(study.services, Workspace(study).root, study.machine)
+    clients = Clients(services.settings, urls, cache)
     with bar(f"Toucan-Test {server.model}", total=len(samples) * (settings.samples + 1)) as update:
         results = asyncio.run(
             toucan.evaluate(
@@ -119,7 +120,8 @@ def ask_tau2(study: Study, seed: int, server: PolicyServer, services: Serving, f
     python = require_tau2(settings)
     asked = ("user", "judge") if tau2.asks_judge(settings) and study.services.judge.managed != "standin" else ("user",)
     require_keys(study.services, asked)
-    at = {role: (study.services.of(role), url) for role, url in services.urls(asked).items()}
+    urls = services.urls(asked)
+    at = {role: (services.settings.of(role), url) for role, url in urls.items()}
     with bar(f"tau2-bench {server.model}", total=tau2_trials(study)) as update:
         lines = tau2.evaluate(
             server,

@@ -114,13 +114,15 @@ def _train(
 ) -> tuple[str, dict[str, Any]]:
     # A job outlives the flow, and has services of its own.
     local = isinstance(study.machine.launcher, LocalLauncher)
+    urls = services.urls(arm.services) if local else {}
     spec = TrainSpec(
         arm=arm,
         seed=seed,
         replicate=study.replicate_of(arm),
         rl=study.rl_of(arm),
-        services=study.services,
-        urls=services.urls(arm.services) if local else {},
+        services=services.settings,
+        urls=urls,
+        key_files=services.key_files,
         machine=study.machine,
         initial_checkpoint=model_path(sft),
         folder=folder,

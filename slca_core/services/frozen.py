@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any
 
 from slca_core import secrets
@@ -147,7 +148,21 @@ class Serving:
         self.services, self.machine, self.root, self.logs, self.say = services, machine, root, logs, say
         self._stack = stack
         self._urls: dict[str, str] = {}
+        self.key_files: dict[str, Path] = {}
         self._starting = threading.Lock()
+
+    @property
+    def settings(self) -> ServicesConfig:
+        """The services as they are to be asked once `urls` has started them: with the keys of those that other machines reach.
+
+        A key is named by a variable that this process has; a process elsewhere finds its value in the file `key_files` names.
+        """
+        keyed = {
+            role: self.services.of(role).model_copy(update={"api_key": f"${{env:{_key_variable(role)}}}"})
+            for role in self._urls
+            if _key_variable(role) in self.key_files
+        }
+        return self.services.model_copy(update=keyed)
 
     def urls(self, roles: Iterable[str]) -> dict[str, str]:
         with self._starting:
@@ -171,6 +186,8 @@ class Serving:
         everywhere = isinstance(self.machine, GpuProfile) and self.machine.actor_nodes > 1
         host, port = (socket.gethostname() if everywhere else LOOPBACK), free_port()
         argv, env = frozen_server(service, self.machine, self.root, host="0.0.0.0" if everywhere else LOOPBACK, port=port)
+        if everywhere:
+            env["VLLM_API_KEY"] = self._stack.enter_context(self._key(role))
         with keep_serving(
             f"vLLM server of the {role.replace('_', ' ')}",
             argv,
@@ -181,6 +198,30 @@ class Serving:
             say=self.say,
         ):
             yield f"http://{host}:{port}/v1"
+
+    @contextmanager
+    def _key(self, role: str) -> Iterator[str]:
+        """A key of this run alone for a server that others can reach: in the environment, and in a private file for other nodes."""
+        variable, key = _key_variable(role), token_urlsafe(32)
+        path = self.root / "run" / f"{variable}-{os.getpid()}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(key)
+        os.environ[variable], self.key_files[variable] = key, path
+        try:
+            yield key
+        finally:
+            del os.environ[variable], self.key_files[variable]
+            path.unlink(missing_ok=True)
+
+
+def _key_variable(role: str) -> str:
+    return f"SLCA_KEY_{role.upper()}"
+
+
+def read_keys(key_files: Mapping[str, Path]) -> None:
+    """Put the keys of services that are served on another machine into the environment, where their clients look."""
+    os.environ.update({variable: path.read_text() for variable, path in key_files.items() if variable not in os.environ})
 
 
 @contextmanager

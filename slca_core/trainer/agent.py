@@ -15,7 +15,7 @@ from openrlhf.utils.agent import AgentExecutorBase
 
 from slca_core.dialogue import Sample
 from slca_core.rollout import Generate, Generated, Tokenizer, roll, rollout_seed
-from slca_core.services.frozen import Clients, open_cache
+from slca_core.services.frozen import Clients, open_cache, read_keys
 from slca_core.trainer import ledger
 from slca_core.trainer.labels import sample_from_label
 from slca_core.trainer.spec import load_spec
@@ -31,6 +31,7 @@ class AgentExecutor(AgentExecutorBase):
     def __init__(self) -> None:
         self.spec = load_spec()
         services = self.spec.services
+        read_keys(self.spec.key_files)
         machine = self.spec.machine
         cache = open_cache(services, self.spec.root, machine)
         self.clients = Clients(services, self.spec.urls, cache, shares=getattr(machine, "vllm_engines", 1))

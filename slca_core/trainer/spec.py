@@ -24,6 +24,9 @@ class TrainSpec(Frozen):
     rl: RlConfig
     services: ServicesConfig
     urls: dict[str, str] = Field(default_factory=dict, description="of the services' /v1 roots, by role")
+    key_files: dict[str, Path] = Field(
+        default_factory=dict, description="variable -> file, of keys that this run made for services"
+    )
     machine: CpuProfile | GpuProfile
     initial_checkpoint: Path
     folder: Path

@@ -16,7 +16,8 @@ from slca_core.trainer.spec import load_spec
 def main() -> None:
     spec = load_spec(Path(sys.argv[1]))
     with serve_frozen(spec.services, spec.machine, root=spec.root, logs=spec.folder, say=print) as services:
-        own = spec.model_copy(update={"urls": services.urls(spec.arm.services)})
+        urls = services.urls(spec.arm.services)
+        own = spec.model_copy(update={"urls": urls, "services": services.settings, "key_files": services.key_files})
         sys.argv[1] = str(own.write("job.json"))
         run_rl.main()
 
