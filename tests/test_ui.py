@@ -21,7 +21,7 @@ def test_the_pages_are_three_processes_and_end_at_sigterm(tmp_path):
     mlflow_store.open_store(tmp_path / "state")
     argv = [sys.executable, "-m", "flows.cli", "ui", str(path), "--port", str(port)]
     command = subprocess.Popen(argv, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     while not answers(port):
         assert command.poll() is None, command.communicate()
         assert time.monotonic() < until
@@ -29,9 +29,9 @@ def test_the_pages_are_three_processes_and_end_at_sigterm(tmp_path):
     processes = [psutil.Process(command.pid), *psutil.Process(command.pid).children(recursive=True)]
     assert len(processes) <= 3
     command.terminate()
-    said, _ = command.communicate(timeout=60)
+    said, _ = command.communicate(timeout=300)
     assert f"MLflow: http://127.0.0.1:{port}" in said
-    psutil.wait_procs(processes, timeout=30)
+    psutil.wait_procs(processes, timeout=60)
     assert [one for one in processes if one.is_running()] == []
     assert not answers(port)
 

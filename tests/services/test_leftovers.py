@@ -86,7 +86,7 @@ def test_what_a_run_keeps_beside_its_root_is_gone_when_it_ends_and_after_a_kill_
     assert len(names(tmp_path / "state" / "run")) == 1
     ended = started()
     assert len(names(tmp_path / "state" / "run")) == 1
-    ended.communicate(timeout=60)
+    ended.communicate(timeout=300)
     assert names(tmp_path / "state" / "run") == names(tmp_path / "tmp") == set()
 
 
