@@ -46,6 +46,7 @@ CODE = (
     "slca_core.rewards",
     "slca_core.rollout",
     "slca_core.schemas",
+    "slca_core.schema_bounds",
     "slca_core.services.client",
     "slca_core.services.frozen",
     "slca_core.simulator",

@@ -38,6 +38,7 @@ CODE = (
     "slca_core.rewards",
     "slca_core.rollout",
     "slca_core.schemas",
+    "slca_core.schema_bounds",
     "slca_core.segments",
     "slca_core.services.client",
     "slca_core.services.frozen",
