@@ -10,11 +10,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_urlsafe
 
 import prefect
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
-from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 
 from slca_core.services.process import LOOPBACK, free_port, keep_serving
 from tasks.progress import say
@@ -38,6 +39,8 @@ def private_server(root: Path) -> Iterator[None]:
         *("--log-level", "error", "--lifespan", "on"),
     ]
     log = root.resolve() / "logs" / f"prefect-{os.getpid()}.log"
+    # Loopback is shared by all who use this machine.
+    password = f"slca:{token_urlsafe(32)}"
     with (
         # Its state is in the database: one that is killed goes on where it was, and whoever asks meanwhile asks again.
         keep_serving(
@@ -47,12 +50,12 @@ def private_server(root: Path) -> Iterator[None]:
             log=log,
             say=say,
             health="/api/health",
-            env=_ENVIRONMENT,
+            env=_ENVIRONMENT | {"PREFECT_SERVER_API_AUTH_STRING": password},
             timeout_s=180,
             restarts=10,
             of_run=True,
         ) as url,
-        temporary_settings({PREFECT_API_URL: f"{url}/api"}),
+        temporary_settings({PREFECT_API_URL: f"{url}/api", PREFECT_API_AUTH_STRING: password}),
     ):
         os.environ[_PRIVATE] = "1"
         try:

@@ -14,6 +14,7 @@ from tasks.workspace import quiet_environment
 
 STATE = Path(tempfile.mkdtemp(prefix="slca-tests-"))
 os.environ.update(quiet_environment(STATE))
+(STATE / "prefect").mkdir()  # Where the database of a server lies that a test gives another home.
 
 
 def pytest_unconfigure() -> None:

@@ -32,11 +32,14 @@ def test_flows_run_on_it_and_it_is_private(start, tmp_path):
     process = start("""
         from prefect import flow
         from prefect.settings import PREFECT_API_URL
-        print(flow(lambda: PREFECT_API_URL.value())(), is_private())
+        import httpx
+        url = flow(lambda: PREFECT_API_URL.value())()
+        print(url, is_private(), httpx.post(f"{url}/flow_runs/filter", json={}, trust_env=False).status_code)
     """)
     out, _ = process.communicate(timeout=200)
     assert process.returncode == 0
-    url, private = out.split()
+    url, private, answer_to_a_stranger = out.split()
+    assert answer_to_a_stranger == "401", "loopback is shared by all who use the machine"
     assert url.startswith("http://127.0.0.1:")
     assert private == "True"
     assert not list((tmp_path / "logs").iterdir()), "its log is kept only if it failed"
