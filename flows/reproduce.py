@@ -20,7 +20,7 @@ from tasks.matching import planned
 from tasks.notify import HOOKS
 from tasks.plan import require_ready
 from tasks.report import SFT, SFT_FULL
-from tasks.secrets import at_hand, refuse_overrides
+from tasks.secrets import at_hand, kept, refuse_overrides
 from tasks.tracking import tracked
 from tasks.watch import watched
 
@@ -47,4 +47,4 @@ def reproduce(study: Study) -> ReportPaths:
 def reproduce_file(study_file: str = "configs/studies/smoke.yaml", overrides: tuple[str, ...] = ()) -> ReportPaths:
     """The same for a study by file name, as deployments name it."""
     refuse_overrides(lambda some: load_study(Path(study_file), some), tuple(overrides))
-    return reproduce(load_study(Path(study_file), tuple(overrides)))
+    return reproduce(kept(load_study(Path(study_file), tuple(overrides))))

@@ -42,6 +42,12 @@ def at_hand(study: Study) -> Study:
     return study
 
 
+def kept(study: Study) -> Study:
+    """A study as a file has it, what it gives directly in this process's environment and by reference in its place."""
+    os.environ.update({secrets.reference_to(text).variable: text for text in study.private.values()})
+    return Study.model_validate_json(study.model_dump_json())
+
+
 def refuse(private: Mapping[str, str]) -> None:
     """ConfigError if there is anything private, by its place."""
     if private:

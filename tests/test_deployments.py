@@ -29,7 +29,7 @@ from slca_core.config import ARMS, Study, load_study
 from slca_core.errors import ConfigError
 from slca_core.estimators import ESTIMATORS
 from slca_core.services.process import start, stop
-from tasks.secrets import at_hand, refuse_overrides
+from tasks.secrets import at_hand, kept, refuse_overrides, resolved
 from tests.scripted import finish, write_study
 from tests.secret_run import Service, leaks
 from tests.test_secrets import STUDY
@@ -225,6 +225,13 @@ def test_a_deployed_study_file_may_hold_what_its_overrides_may_not_bring(monkeyp
     refuse_overrides(lambda some: load_study(path, some), ("rl.clip=0.1",))
     with pytest.raises(ConfigError, match=r"^notify\.url: given directly to a deployment"):
         refuse_overrides(lambda some: load_study(path, some), ("notify.url=https://hooks.test/other",))
+
+
+def test_what_a_deployed_study_file_holds_goes_on_by_reference_and_is_not_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    monkeypatch.setattr("tasks.secrets.deployment", SimpleNamespace(id="d"))
+    study = kept(load_study(write_study(tmp_path, notify={"command": ["tee", "/told"]})))
+    assert resolved(at_hand(study).notify) == (None, ("tee", "/told"))
 
 
 def test_a_value_that_stayed_where_a_run_was_asked_for_is_missed_with_a_sentence():
