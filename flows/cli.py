@@ -66,7 +66,7 @@ def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str
     # Both take seconds, one of them another process's.
     importing = threading.Thread(target=importlib.import_module, args=("flows.reproduce",), daemon=True)
     importing.start()
-    with in_a_sentence(study.root), private_server(study.root):
+    with private_server(study.root):
         importing.join()
         from flows import cli_report
         from flows.reproduce import reproduce
@@ -213,6 +213,11 @@ def doctor(root: Annotated[Path, typer.Option(help="the state folder of your stu
         raise SystemExit(2)
 
 
+def _state_folder() -> Path:
+    """The root of the study that this process has settled on, if it has."""
+    return Path(os.environ.get("PREFECT_HOME", "."))
+
+
 def _warn(sentence: str) -> None:
     errors.print(headed("slca:", f" {sentence}", "red"), soft_wrap=True)
 
@@ -220,7 +225,7 @@ def _warn(sentence: str) -> None:
 def main() -> None:
     """Entry point: what the user can mend is one sentence and exit code 2; so is a signal, with its own code. No tracebacks."""
     try:
-        with ending_at_signals(_warn):
+        with ending_at_signals(_warn), in_a_sentence(_state_folder):
             app()
     except SlcaError as error:
         _warn(str(error))

@@ -78,6 +78,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def _leave(number: int, say: Callable[[str], None]) -> None:
     """End the process and all that it has started, now."""
     _leaving.acquire()  # Never released: whoever comes second waits for the end.
-    kill_all()
-    say(f"stopped by {_NAMES[signal.Signals(number)]}. What is finished is kept; the same command goes on from there.")
-    os._exit(128 + number)
+    try:
+        kill_all()
+        say(f"stopped by {_NAMES[signal.Signals(number)]}. What is finished is kept; the same command goes on from there.")
+    finally:  # The terminal may be gone.
+        os._exit(128 + number)

@@ -825,7 +825,9 @@ class GpuProfile(Frozen):
     colocate: bool = True
     gpu_memory: float = Field(0.6, gt=0, le=1)
     sft_gpus: int = Field(8, ge=1, description="of one node, for SFT")
-    ray_address: str | None = "auto"
+    ray_address: str | None = Field(
+        "auto", description="of the running cluster to join; null or local starts one on this machine alone, on loopback"
+    )
 
     @property
     def gpus(self) -> int:

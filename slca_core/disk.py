@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def full_disk(error: BaseException, folder: Path) -> str | None:
 
 
 @contextmanager
-def in_a_sentence(folder: Path) -> Iterator[None]:
+def in_a_sentence(folder: Callable[[], Path]) -> Iterator[None]:
     """Turn a full disk, by whatever exception the block shows it, into a sentence; it names `folder` where the error names none.
 
     Raises:
@@ -49,7 +49,7 @@ def in_a_sentence(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not isinstance(error, SlcaError) and (sentence := full_disk(error, folder)):
+        if not isinstance(error, SlcaError) and (sentence := full_disk(error, folder())):
             raise DataError(sentence) from error
         raise
 

@@ -31,19 +31,19 @@ class Lanes(ThreadPoolTaskRunner):
         self._submitted.append(super().submit(*args, **kwargs))
         return self._submitted[-1]
 
-    def abandon(self) -> None:
-        """Start no further step, end those that run, and wait for them."""
+    def abandon(self, because: str) -> None:
+        """Start no further step, end those that run, and wait for them; `because` is what they leave as their reason."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
         # A lane that was free a moment ago may start the process of the step it took up only now.
         while not all(future.wrapped_future.done() for future in self._submitted):
-            stop_all()
+            stop_all(because=because)
             leave_all()
             time.sleep(0.2)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None and not issubclass(kind, Exception):
-            self.abandon()
+            self.abandon("The run was interrupted.")
         super().__exit__(kind, error, trace)
 
 
@@ -72,7 +72,7 @@ def gather(study: Study, stage: str, running: Mapping[Key, PrefectFuture[Any]]) 
         if stopping:
             runner = FlowRunContext.get().task_runner
             assert isinstance(runner, Lanes)
-            runner.abandon()
+            runner.abandon(f"Ended, since {names[future]} had failed (on_failure: stop).")
             break
     if failed is not None:
         failed.result()

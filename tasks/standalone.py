@@ -27,6 +27,7 @@ from tasks.progress import say
 from tasks.secrets import at_hand
 from tasks.services import frozen_services
 from tasks.tracking import Tracking
+from tasks.watch import watched
 from tasks.workspace import Workspace
 
 Asking = Callable[[Serving, Path], list[Asked]]
@@ -118,6 +119,7 @@ def _folder_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]+", "-", text)[:MAX_NAME].strip(".-") or "model"
 
 
+@watched
 def _evaluate(study: Study, step: Step, name: str, seed: int, ask: Asking, *, checkpoint: str) -> Record:
     at_hand(study)
 

@@ -47,7 +47,7 @@ def progress(study: Study, planned: PlannedStep) -> Progress:
 
 
 def _failure(folder: Path) -> str:
-    """Why the last attempt failed; empty if it was killed or ended from outside."""
+    """Why the last attempt failed or was ended; empty if it was killed."""
     path = folder / FAILED
     return " ".join(path.read_text(errors="replace").split()) if path.is_file() else ""
 

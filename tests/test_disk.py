@@ -62,7 +62,7 @@ def caused(cause: Exception) -> Exception:
     ids=["the-system's", "a-quota", "sqlite's", "behind-another", "a-library's-words"],
 )
 def test_whatever_exception_shows_a_full_disk_it_is_one_sentence(error, tmp_path):
-    with pytest.raises(DataError, match=f"No space left on the disk of {tmp_path}: .* are free"), in_a_sentence(tmp_path):
+    with pytest.raises(DataError, match=f"No space left on the disk of {tmp_path}: .* are free"), in_a_sentence(lambda: tmp_path):
         raise error
 
 
@@ -76,6 +76,6 @@ def test_the_folder_that_an_error_names_is_named(tmp_path):
     "error", [OSError(errno.EACCES, "denied"), ValueError("full of ideas"), DataError("No space left on device")]
 )
 def test_other_errors_and_our_own_sentences_stay_as_they_are(error, tmp_path):
-    with pytest.raises(type(error)) as caught, in_a_sentence(tmp_path):
+    with pytest.raises(type(error)) as caught, in_a_sentence(lambda: tmp_path):
         raise error
     assert caught.value is error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -74,6 +75,20 @@ def test_what_holds_an_end_up_is_left_behind(tmp_path, body):
     process.terminate()
     out, _ = process.communicate(timeout=60)
     assert (process.returncode, out.splitlines()) == (143, [SENTENCE.format("SIGTERM")])
+
+
+def test_a_terminal_that_is_gone_holds_nothing_up(tmp_path):
+    """What is said then fails, and a lane's thread still runs."""
+    body = "threading.Thread(target=time.sleep, args=(300,)).start()\n" + READY + "time.sleep(300)"
+    code = BLOCK.format(body=textwrap.indent(textwrap.dedent(body), "    "), grace_s=0.5)
+    ours, terminal = pty.openpty()
+    argv = [sys.executable, "-c", code, str(tmp_path)]
+    process = subprocess.Popen(argv, cwd=REPOSITORY, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True)
+    os.close(terminal)
+    assert wait_until(lambda: (tmp_path / "ready").exists())
+    os.close(ours)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(60) == 129
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path):

@@ -60,7 +60,7 @@ class ForkServer:
         # A tethered process ends with the thread that started it: this one lives until the interpreter ends.
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="fork server")
         self._log = folder / f"forkserver-{os.getpid()}.log"
-        self._process = self._keeper.submit(process.start, argv, self._log, env).result()
+        self._process = self._keeper.submit(process.start, argv, self._log, env, of_run=True).result()
         # From then on requests queue; the imports go on meanwhile.
         while self._process.poll() is None and not os.path.exists(address):
             time.sleep(0.02)

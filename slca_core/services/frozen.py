@@ -22,6 +22,7 @@ from slca_core.fingerprint import code_digest
 from slca_core.judge import parse_rating
 from slca_core.services.cache import AnswerCache
 from slca_core.services.client import ChatClient, Line, Lines
+from slca_core.services.leftovers import own_folder
 from slca_core.services.process import LOOPBACK, free_port, keep_serving, serve
 from slca_core.verdict import parse_verdict
 
@@ -196,6 +197,7 @@ class Serving:
             env={**os.environ, **env},
             timeout_s=3600,
             say=self.say,
+            of_run=True,
         ):
             yield f"http://{host}:{port}/v1"
 
@@ -203,7 +205,7 @@ class Serving:
     def _key(self, role: str) -> Iterator[str]:
         """A key of this run alone for a server that others can reach: in the environment, and in a private file for other nodes."""
         variable, key = _key_variable(role), token_urlsafe(32)
-        path = self.root / "run" / f"{variable}-{os.getpid()}"
+        path = own_folder(self.root / "run") / variable
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(key)
@@ -242,5 +244,5 @@ def serve_frozen(
 def _standins(logs: Path) -> Iterator[str]:
     port = free_port()
     argv = [sys.executable, "-m", "slca_core.services.standins", "--port", str(port)]
-    with serve("stand-in server", argv, port=port, log=logs / "standins.log", timeout_s=120) as root:
+    with serve("stand-in server", argv, port=port, log=logs / "standins.log", timeout_s=120, of_run=True) as root:
         yield f"{root}/v1"

@@ -23,7 +23,7 @@ def own_folder(parent: Path) -> Path:
 
 def make_temporary() -> Path:
     """A new folder of this process, at the short path of the machine's temporary ones."""
-    return Path(tempfile.mkdtemp(prefix=f"{_TEMPORARY}{os.getpid()}-"))
+    return Path(tempfile.mkdtemp(prefix=f"{_TEMPORARY}{_host()}-{os.getpid()}-"))
 
 
 def remove(folder: Path) -> None:
@@ -34,7 +34,7 @@ def remove(folder: Path) -> None:
 def sweep(parent: Path) -> None:
     """Removes what processes of this machine and user left behind that are gone: below `parent`, and among temporary folders."""
     temporary = Path(tempfile.gettempdir())
-    found = [*_owned(parent, f"{_host()}-"), *_owned(temporary, _TEMPORARY)]
+    found = [*_owned(parent, f"{_host()}-"), *_owned(temporary, f"{_TEMPORARY}{_host()}-")]
     for folder, pid in found:
         if _is_gone(pid):
             remove(folder)

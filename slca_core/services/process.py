@@ -62,14 +62,15 @@ def serve(
     health: str = "/health",
     env: Mapping[str, str] | None = None,
     timeout_s: float = 300,
+    of_run: bool = False,
 ) -> Iterator[str]:
-    """Runs `argv` until the block ends; yields its root URL once `health` answers 200.
+    """Runs `argv` until the block ends; yields its root URL once `health` answers 200. One `of_run` is left by `stop_all`.
 
     Raises:
         ServiceError: with the end of its log, if the server cannot start, ends, or does not answer within `timeout_s`.
     """
     url = f"http://{LOOPBACK}:{port}"
-    process = start(argv, log, env or {})
+    process = start(argv, log, env or {}, of_run=of_run)
     try:
         _wait_until_healthy(name, process, url + health, log, timeout_s)
         yield url
@@ -109,12 +110,16 @@ def keep_serving(
             if ended.is_set() or process in _stopped:  # What `stop_all` ended stays ended.
                 return
             stop(process)
-            log.replace(log.with_suffix(f".{attempt}{log.suffix}"))
-            if attempt > restarts:
-                say(f"the {name} {why}; it was started {restarts + 1} times and is left alone")
+            try:
+                log.replace(log.with_suffix(f".{attempt}{log.suffix}"))
+                if attempt > restarts:
+                    say(f"the {name} {why}; it was started {restarts + 1} times and is left alone")
+                    return
+                say(f"the {name} {why}; it is started again")
+                process = start(argv, log, env or {}, of_run=of_run)
+            except OSError as error:
+                say(f"the {name} {why}, and cannot be started again: {error}")
                 return
-            say(f"the {name} {why}; it is started again")
-            process = start(argv, log, env or {}, of_run=of_run)
             with suppress(ServiceError):  # That it does not come up, the next look at it finds.
                 _wait_until_healthy(name, process, url + health, log, timeout_s, ended)
 
@@ -218,7 +223,7 @@ def stop_all(grace_s: float = 3, because: str = "") -> None:
     Args:
         because: why, as a sentence that `why_stopped` gives to whoever waited.
     """
-    processes = [process for process in _running if process not in _of_run]
+    processes = [process for process in list(_running) if process not in _of_run]
     _stopped.update(processes)
     _reasons.update(dict.fromkeys(processes, because))
     for process in processes:
@@ -240,8 +245,9 @@ def why_stopped(process: subprocess.Popen[bytes]) -> str:
 
 def kill_all() -> None:
     """Kill every process that `start` has started, at once."""
-    _stopped.update(_running)
-    for process in list(_running):
+    running = list(_running)  # Other threads start and stop processes meanwhile.
+    _stopped.update(running)
+    for process in running:
         _signal_group(process, signal.SIGKILL)
 
 

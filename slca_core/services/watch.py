@@ -20,7 +20,9 @@ EVERY_S = 10.0
 MOST_OF_MEMORY = 0.92
 # Below this share of free memory the run's own use, which costs some milliseconds a process, is looked at.
 _SCARCE = 0.2
-_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_CGROUPS, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+# Limit and use, as a control group has them in version 2 and 1.
+_LIMITS = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
 
 
 @contextmanager
@@ -93,17 +95,34 @@ def used_memory(processes: Sequence[psutil.Process]) -> int:
 
 
 def memory_of_machine() -> int:
-    """Bytes of memory that this process may use: the machine's, or what a container allows of it."""
-    total = int(psutil.virtual_memory().total)
-    for path in _CGROUP_LIMITS:
-        with suppress(OSError, ValueError):
-            total = min(total, int(path.read_text()))
-    return total
+    """Bytes of memory that this process may use: the machine's, or what a container or batch job allows of it."""
+    return min([int(psutil.virtual_memory().total), *(limit for limit, _ in _allowances())])
 
 
 def _free_share() -> float:
+    """Of the machine's memory, or of what is allowed of it, whichever is scarcer; what a group has cached counts as used."""
     memory = psutil.virtual_memory()
-    return float(memory.available) / float(memory.total)
+    shares = [float(memory.available) / float(memory.total), *(1 - used / limit for limit, used in _allowances() if limit)]
+    return min(shares)
+
+
+def _allowances() -> Iterator[tuple[int, int]]:
+    """(limit, use) in bytes of each control group this process is in that has a limit, from its own up."""
+    try:
+        memberships = [line.split(":", 2) for line in _MEMBERSHIP.read_text().splitlines()]
+    except OSError:
+        return
+    for _, controllers, path in memberships:
+        if controllers not in ("", "memory"):
+            continue
+        top = _CGROUPS / controllers
+        own = top / path.lstrip("/")
+        for group in (own, *own.parents):
+            for limit, used in _LIMITS:
+                with suppress(OSError, ValueError):  # No such file, or no limit.
+                    yield int((group / limit).read_text()), int((group / used).read_text())
+            if group == top:
+                break
 
 
 def _name(process: psutil.Process) -> str:

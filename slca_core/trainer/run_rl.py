@@ -25,10 +25,10 @@ def main() -> None:
     cpu = isinstance(spec.machine, CpuProfile)
     if cpu:
         environment |= _cpu_environment(spec)
-        if isinstance(spec.machine.launcher, LocalLauncher):
-            environment |= loopback.ENVIRONMENT
-            # Not in the runtime environment, which Ray writes into argument lists. Over memory the run itself watches.
-            os.environ.update(loopback.ray_environment() | {"RAY_memory_monitor_refresh_ms": "0"})
+    if _has_own_ray(spec.machine):
+        environment |= loopback.ENVIRONMENT
+        # Not in the runtime environment, which Ray writes into argument lists.
+        os.environ.update(loopback.ray_environment())
     os.environ.update(environment)
     _start_ray(spec, environment)
     if cpu:
@@ -42,32 +42,40 @@ def _cpu_environment(spec: TrainSpec) -> dict[str, str]:
     from slca_core.trainer.cpu import device
 
     device.answer_cuda_calls()
+    # Over memory the run itself watches: Ray would judge by what others use, too.
+    os.environ.update({"RAY_memory_monitor_refresh_ms": "0"})
     return device.ENVIRONMENT | {
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(device.SHIMS)]),
         "VLLM_CPU_KVCACHE_SPACE": str(spec.machine.kv_cache_gib),
     }
 
 
+def _has_own_ray(machine: CpuProfile | GpuProfile) -> bool:
+    """Whether a run starts a Ray of its own on this machine; a job, and a GPU run as it is by default, join one that is up."""
+    if not isinstance(machine.launcher, LocalLauncher):
+        return False
+    return isinstance(machine, CpuProfile) or machine.ray_address in (None, "local")
+
+
 def _start_ray(spec: TrainSpec, environment: dict[str, str]) -> None:
-    """A cluster of its own on loopback for a local CPU run, with declared GPUs for placement; the running cluster otherwise."""
+    """A cluster of its own on loopback, of a CPU run with declared GPUs for placement; else the running cluster."""
     import ray
 
     runtime_env = {"env_vars": environment}
-    if isinstance(spec.machine, GpuProfile):
-        ray.init(address=spec.machine.ray_address, runtime_env=runtime_env)
-    elif not isinstance(spec.machine.launcher, LocalLauncher):
-        ray.init(address="auto", runtime_env=runtime_env)
-    else:
-        ray.init(
-            # One of its own also beside a cluster someone has started on this machine.
-            address="local",
-            **DECLARED,
-            include_dashboard=False,
-            _system_config={"enable_worker_prestart": False, "prestart_worker_first_driver": False},
-            object_store_memory=300 * 2**20,
-            runtime_env=runtime_env,
-            _node_ip_address=LOOPBACK,
-        )
+    cpu = isinstance(spec.machine, CpuProfile)
+    if not _has_own_ray(spec.machine):
+        ray.init(address="auto" if cpu else spec.machine.ray_address, runtime_env=runtime_env)
+        return
+    sizes = DECLARED | {"object_store_memory": 300 * 2**20} if cpu else {}
+    ray.init(
+        # One of its own also beside a cluster someone has started on this machine.
+        address="local",
+        **sizes,
+        include_dashboard=False,
+        _system_config={"enable_worker_prestart": False, "prestart_worker_first_driver": False},
+        runtime_env=runtime_env,
+        _node_ip_address=LOOPBACK,
+    )
 
 
 def _install_cpu_actors() -> None:

@@ -66,6 +66,8 @@ def paused(expected: Said) -> bool:
     study, path = write_study("paused")
     met = scenarios.pause_each(starter(path), PAUSED, PAUSE_S)
     named = path.with_suffix(".log").read_text().count("is stopped by a signal")
+    assert set(met) == set(PAUSED), f"never seen: {set(PAUSED) - set(met)}"
+    assert named, "none that stood still was named by the run"
     return told(f"{PAUSE_S:.0f} s of standing still: {', '.join(met)} ({named} named by the run)", study, expected)
 
 

@@ -44,7 +44,8 @@ class Kill:
 
 
 def disturb(start: Callable[[], subprocess.Popen], study: Study, draw: random.Random, *, kills: int, within_s: float) -> list[Kill]:
-    """Runs the study to its end, killing `kills` times on the way: at most `within_s` after an attempt has taken up a step.
+    """Runs the study to its end, killing `kills` times on the way: at most `within_s` after an attempt has taken up a step, or has
+    another process at work.
 
     Returns the kills that were done; they are fewer if the study finished before.
 
@@ -57,7 +58,7 @@ def disturb(start: Callable[[], subprocess.Popen], study: Study, draw: random.Ra
         if len(done) == kills:
             process.wait()
         else:
-            let_run(process, study, draw.uniform(0, within_s))
+            let_run(process, study, draw.uniform(0, within_s), draw.choice((is_working, has_children)))
         if process.poll() is not None:
             assert process.returncode == 0, f"an attempt that nobody disturbed failed with code {process.returncode}, after {done}"
             return done
@@ -66,9 +67,9 @@ def disturb(start: Callable[[], subprocess.Popen], study: Study, draw: random.Ra
         kill_one(process, victim)
 
 
-def let_run(process: subprocess.Popen, study: Study, seconds: float) -> None:
-    """Until the attempt has ended, or for so long from when it takes up its first step."""
-    while process.poll() is None and not is_working(study, process.pid):
+def let_run(process: subprocess.Popen, study: Study, seconds: float, is_under_way: Callable[[Study, int], bool]) -> None:
+    """Until the attempt has ended, or for so long from when it is under way."""
+    while process.poll() is None and not is_under_way(study, process.pid):
         time.sleep(0.05)
     with suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
@@ -77,6 +78,11 @@ def let_run(process: subprocess.Popen, study: Study, seconds: float) -> None:
 def is_working(study: Study, pid: int) -> bool:
     """Whether this process holds the lease of a step."""
     return any(json.loads(path.read_text())["pid"] == pid for path in (study.root / "artifacts").glob(f"*/*/{HOLDER}"))
+
+
+def has_children(_study: Study, pid: int) -> bool:
+    """Whether this process has another at work; on a busy machine that takes longer than a step's first moments."""
+    return len(victims(pid)) > 1
 
 
 def kill_one(process: subprocess.Popen, victim: psutil.Process) -> None:

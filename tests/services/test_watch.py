@@ -11,6 +11,7 @@ import pytest
 
 from slca_core.errors import ServiceError
 from slca_core.services import watch
+from slca_core.services.process import start, stop
 from slca_core.services.watch import memory_of_machine, used_memory, watching
 from slca_core.trainer.launch import run_module
 from tests.waiting import wait_until
@@ -64,12 +65,57 @@ def test_a_run_that_takes_the_memory_is_ended_with_advice_and_one_beside_others_
         assert said == []
 
 
-def test_memory_is_what_a_container_allows_where_that_is_less(monkeypatch, tmp_path):
-    total = memory_of_machine()
-    allowed, unlimited, absent = tmp_path / "memory.max", tmp_path / "unlimited", tmp_path / "absent"
-    allowed.write_text("1000000\n")
-    unlimited.write_text("max\n")
-    monkeypatch.setattr(watch, "_CGROUP_LIMITS", (unlimited, absent))
-    assert memory_of_machine() >= total
-    monkeypatch.setattr(watch, "_CGROUP_LIMITS", (unlimited, allowed))
+@pytest.fixture
+def groups(monkeypatch, tmp_path):
+    """Control groups of this process as files: (membership, {path: (limit, use)})."""
+
+    def write(membership: str, files: dict[str, tuple[str, str]]) -> None:
+        (tmp_path / "cgroup").write_text(membership)
+        for path, (limit, used) in files.items():
+            folder = tmp_path / path
+            folder.mkdir(parents=True, exist_ok=True)
+            names = (
+                ("memory.limit_in_bytes", "memory.usage_in_bytes")
+                if path.startswith("memory")
+                else ("memory.max", "memory.current")
+            )
+            for name, value in zip(names, (limit, used), strict=True):
+                (folder / name).write_text(f"{value}\n")
+
+    monkeypatch.setattr(watch, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(watch, "_MEMBERSHIP", tmp_path / "cgroup")
+    return write
+
+
+@pytest.mark.parametrize(
+    ("membership", "files"),
+    [
+        ("0::/\n", {"": ("1000000", "950000")}),
+        ("0::/job/step\n", {"job": ("1000000", "950000"), "job/step": ("max", "950000")}),
+        ("4:memory:/job\n1:cpu:/job\n", {"memory/job": ("1000000", "950000")}),
+    ],
+    ids=["of a container", "of a batch job", "version 1"],
+)
+def test_memory_is_what_a_container_or_a_job_allows_where_that_is_less(groups, membership, files):
+    groups(membership, files)
     assert memory_of_machine() == 1_000_000
+    assert watch._free_share() == pytest.approx(0.05)
+
+
+def test_without_a_limit_it_is_the_machines(groups):
+    groups("0::/user\n", {"user": ("max", "5")})
+    assert memory_of_machine() == psutil.virtual_memory().total
+    assert watch._free_share() > 0
+
+
+def test_what_a_whole_run_needs_outlives_an_end_for_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(watch, "_free_share", lambda: 0.0)
+    monkeypatch.setattr(watch, "MOST_OF_MEMORY", 0.0)
+    sleeps = [sys.executable, "-c", "import time; time.sleep(300)"]
+    service, step = start(sleeps, tmp_path / "service", {}, of_run=True), start(sleeps, tmp_path / "step", {})
+    try:
+        with watching(lambda _: None, limit_memory=True, every_s=0.05):
+            assert step.wait(30) != 0
+        assert service.poll() is None
+    finally:
+        stop(service)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
 from importlib.metadata import entry_points
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from torch.distributed import TCPStore
 
 from slca_core.services.process import LOOPBACK, free_port
+from slca_core.trainer import run_rl
 from slca_core.trainer.loopback import keep_stores_on_loopback, ray_environment
 from tests.network import WILDCARD_ONLY, answers
 
@@ -87,3 +91,33 @@ def test_the_family_of_an_address_does_not_matter():
     store = served("::1")
     assert answers("::1", store.port)
     assert not answers(WILDCARD_ONLY, store.port)
+
+
+@pytest.mark.parametrize(
+    ("machine", "own"),
+    [
+        ({"kind": "cpu"}, True),
+        ({"kind": "gpu", "ray_address": None}, True),
+        ({"kind": "gpu", "ray_address": "local"}, True),
+        ({"kind": "gpu"}, False),
+        ({"kind": "cpu", "launcher": {"kind": "ray_job", "address": "http://head:8265"}}, False),
+    ],
+    ids=["cpu", "gpu without a cluster", "gpu, local", "gpu of a cluster", "job"],
+)
+def test_a_ray_that_a_run_starts_is_on_loopback_with_a_token_and_one_that_it_joins_is_as_it_is(
+    make_spec, monkeypatch, machine, own
+):
+    asked: dict = {}
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=lambda **options: asked.update(options)))
+    for name in ("_install_cpu_actors", "_install_seams", "_cpu_environment"):
+        monkeypatch.setattr(run_rl, name, lambda *_: {})
+    monkeypatch.setattr(run_rl.runpy, "run_module", lambda *_, **__: None)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(sys, "argv", ["run_rl", str(make_spec(machine=machine).write())])
+    run_rl.main()
+    token = os.environ.get("RAY_AUTH_TOKEN")
+    assert (asked.get("_node_ip_address"), bool(token), os.environ.get("GLOO_SOCKET_IFNAME")) == (
+        (LOOPBACK, True, "lo") if own else (None, False, None)
+    )
+    assert asked["address"] == ("local" if own else "auto")
+    assert "RAY_AUTH_TOKEN" not in asked["runtime_env"]["env_vars"]
