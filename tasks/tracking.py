@@ -28,6 +28,7 @@ from slca_core.errors import SlcaError
 from slca_core.fingerprint import digest, file_digest
 from slca_core.json_lines import read_lines
 from slca_core.records import RECORD, Record, Step
+from slca_core.services.usage import ROLES
 from tasks.mlflow_store import artifacts_of, open_store, store_lock, store_path, store_uri
 from tasks.progress import say
 from tasks.workspace import Workspace
@@ -37,6 +38,22 @@ _STUDY, _LOGGED = "study.json", "slca.artifacts"
 _RECORD_ALONE = json.dumps([RECORD])  # What runs of earlier versions have for certain.
 _CUT_OFF_S = 10.0  # How long an end may take from the first step that it stops.
 _T = TypeVar("_T")
+# What the identity of no step knows: how long is waited, how much goes on at once, where it runs, what is done about failures.
+_BEARS_ON_NOTHING: Mapping[str, Any] = {
+    **dict.fromkeys(("root", "notify", "assumptions", "on_failure", "description"), True),
+    "machine": {"launcher", "parallel", "threads", "kv_cache_gib"},
+    "data": {"quarantine_limit"},
+    "rl": {"checkpoint_every"},
+    "evaluation": {
+        "toucan_test": {"concurrency"},
+        "bfcl": {"concurrency"},
+        "tau2": {"concurrency", "python", "data_dir", "timeout_s"},
+    },
+}
+_OF_A_SERVICE = {
+    *("url", "api_key", "api_key_env", "timeout_s", "retries", "retry_delay_s", "outage_s"),
+    *("concurrency", "breaker_calls", "breaker_probe_s"),
+}
 _BATCH, _PARAMS = 900, 100  # MLflow takes at most 1,000 metrics and 100 parameters a request.
 
 
@@ -70,8 +87,8 @@ class Tracking:
 
     def _values(self) -> dict[str, Any]:
         """What of the study makes its run another one."""
-        left_out = {"root": True, "notify": True, "assumptions": True, "machine": {"launcher", "parallel", "threads"}}
-        return self.study.model_dump(mode="json", exclude=left_out)
+        services = dict.fromkeys(ROLES, _OF_A_SERVICE)
+        return self.study.model_dump(mode="json", exclude={**_BEARS_ON_NOTHING, "services": services})
 
     def _parent(self) -> Run:
         values = self._values()

@@ -100,6 +100,66 @@ def test_the_same_study_goes_on_in_its_parent_run_and_another_has_its_own(study,
     assert Tracking(changed).parent.info.run_id != tracking.parent.info.run_id
 
 
+ASSUMED = {
+    **dict.fromkeys(("curated_samples", "prompt_tokens", "response_tokens", "mocker_calls"), 1),
+    **dict.fromkeys(("rl_tokens_per_gpu_s", "sft_tokens_per_gpu_s", "served_tokens_per_gpu_s"), 1),
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"on_failure": "stop"},
+        {"description": "In other words."},
+        {"notify": {"command": ["true"]}},
+        {"assumptions": ASSUMED},
+        {"machine": {"parallel": 7}},
+        {"machine": {"threads": 2}},
+        {"machine": {"kv_cache_gib": 2}},
+        {"machine": {"launcher": {"kind": "ray_job", "address": "http://a:8265"}}},
+        {"data": {"quarantine_limit": 0.5}},
+        {"rl": {"checkpoint_every": 3}},
+        {"evaluation": {"toucan_test": {"concurrency": 3}}},
+        {"services": {"mocker": {"timeout_s": 9, "retries": 9, "retry_delay_s": 9, "outage_s": 9, "concurrency": 9}}},
+        {"services": {"judge": {"breaker_calls": 9, "breaker_probe_s": 9, "api_key_env": "KEY"}}},
+    ],
+    ids=str,
+)
+def test_what_bears_on_no_step_leaves_a_study_its_run(study, tracking, changes):
+    other = Study.model_validate(study.model_dump(mode="json") | {"root": study.root} | changes)
+    assert other != study
+    assert Tracking(other).parent.info.run_id == tracking.parent.info.run_id
+
+
+def test_where_benchmarks_and_services_run_leaves_a_study_its_run(study):
+    def digest_of(concurrency: int, url: str) -> dict:
+        evaluation = {"bfcl": {"concurrency": concurrency}, "tau2": {"concurrency": concurrency, "timeout_s": concurrency}}
+        service = {"managed": "external", "url": url, "model": "m"}
+        services = {"mocker": service, "alternate_mocker": service}
+        changes = {"evaluation": evaluation, "services": services, "root": study.root}
+        return Tracking(Study.model_validate(study.model_dump(mode="json") | changes))._values()
+
+    assert digest_of(1, "http://a/v1") == digest_of(2, "http://b/v1")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rl": {"updates": 3}},
+        {"data": {"test_size": 7}},
+        {"machine": {"kind": "gpu"}},
+        {"evaluation": {"toucan_test": {"samples": 1}}},
+        {"services": {"judge": {"max_tokens": 7}}},
+        {"services": {"checker": {"votes": 5}}},
+        {"allow_unmatched": True},
+    ],
+    ids=str,
+)
+def test_what_bears_on_a_step_or_on_how_it_is_shown_is_another_run(study, tracking, changes):
+    other = Study.model_validate(study.model_dump(mode="json") | {"root": study.root} | changes)
+    assert Tracking(other)._values() != tracking._values()
+
+
 def test_where_a_study_keeps_its_state_is_no_part_of_it(study, tracking):
     values = tracking.client.download_artifacts(tracking.parent.info.run_id, "study.json")
     assert str(study.root) not in Path(values).read_text()
