@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +18,7 @@ from mlflow import MlflowClient
 from slca_core.config import REPOSITORY, PolicyConfig, ScratchPolicy, Study
 from slca_core.records import Step, Store
 from slca_core.results import Trial, as_table
-from tasks.tracking import ChildRun, Tracking, tracked
+from tasks.tracking import IDENTITY, PROCESS, ChildRun, Tracking, tracked
 from tasks.workspace import Workspace
 
 STEP = Step(
@@ -230,6 +232,43 @@ def test_a_run_that_fails_is_failed_in_mlflow_and_what_failed_long_ago_was_not_k
         with pytest.raises(type(ended)):
             flow(study)
         assert states(tracking) == {"parent": expected, "slca": "FAILED"}
+
+
+def of_process(tracking: Tracking, condition: str, process: str, *, left: str = "RUNNING") -> str:
+    """A step's run as another process began it."""
+    tags = {"slca.condition": condition, IDENTITY: STEP.identity, "mlflow.parentRunId": tracking.parent.info.run_id}
+    run = tracking.client.create_run(tracking.experiment_id, tags={**tags, PROCESS: process})
+    if left != "RUNNING":
+        tracking.client.set_terminated(run.info.run_id, left)
+    return run.info.run_id
+
+
+HERE, GONE = f"{socket.gethostname()}:{os.getppid()}", f"{socket.gethostname()}:{2**22 + 1}"
+
+
+@pytest.mark.parametrize(("process", "goes_on"), [(HERE, True), ("another-host:7", True), (GONE, False)])
+def test_a_run_that_is_ended_leaves_what_another_process_is_at(study, tracking, process, goes_on):
+    @tracked
+    def flow(study: Study) -> None:
+        of_process(tracking, "theirs", process)
+        of_process(tracking, "failed", process, left="FAILED")
+        tracking.child(STEP, condition="mine", seed=1).__enter__()
+        raise Ended
+
+    with pytest.raises(Ended):
+        flow(study)
+    left = {"parent": "RUNNING", "theirs": "RUNNING", "failed": "FAILED"}
+    assert states(tracking) == {**(left if goes_on else dict.fromkeys(left, "KILLED")), "mine": "KILLED"}
+
+
+@pytest.mark.parametrize(("process", "status"), [(HERE, "RUNNING"), (GONE, "KILLED")])
+def test_who_waits_for_a_step_of_another_process_and_is_ended_leaves_its_run(tracking, process, status):
+    run_id = of_process(tracking, "slca", process)
+    waiting = child(tracking)
+    assert waiting.__enter__().run_id == run_id
+    with pytest.raises(Ended):
+        waiting.gen.throw(Ended())
+    assert states(tracking)["slca"] == status
 
 
 def test_a_step_that_a_signal_ends_is_killed(tracking):
