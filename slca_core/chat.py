@@ -17,6 +17,7 @@ from jinja2 import Template
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from slca_core.dialogue import Message
+from slca_core.tags import blocks
 
 TEMPLATE_PATH = Path(__file__).with_name("chat_template.jinja")
 START, END = "<|im_start|>", "<|im_end|>"
@@ -24,8 +25,8 @@ SPECIAL_TOKENS = (START, END)
 TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<tools>", "</tools>")
 # Qwen's tokenizers have one more token that ends a text, wherever it stands.
 _CONTROL = (*SPECIAL_TOKENS, "<|endoftext|>", *TAGS)
-_TURN = re.compile(rf"{re.escape(START)}(\w+)\n(.*?){re.escape(END)}", re.DOTALL)
-_RESPONSE = re.compile(r"<tool_response>\n(.*?)\n</tool_response>", re.DOTALL)
+_TURN = re.compile(rf"{re.escape(START)}(\w+)\n"), re.compile(re.escape(END))
+_RESPONSE = re.compile(r"<tool_response>\n"), re.compile(r"\n</tool_response>")
 
 
 @cache
@@ -58,9 +59,10 @@ def as_plain_turns(text: str) -> list[dict[str, str]]:
     Responses are tool messages again: in a user's own words the template breaks their tags.
     """
     turns: list[dict[str, str]] = []
-    for role, content in _TURN.findall(text):
+    for turn in blocks(text, *_TURN):
+        role, content = turn.opening[1], turn.body
         if role == "user" and content.startswith("<tool_response>"):
-            turns += [{"role": "tool", "content": response} for response in _RESPONSE.findall(content)]
+            turns += [{"role": "tool", "content": response.body} for response in blocks(content, *_RESPONSE)]
         else:
             turns.append({"role": role, "content": content})
     return turns

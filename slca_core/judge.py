@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, get_args
 
+from slca_core.tags import blocks, tag_pair
 from slca_core.transcript import as_data, fill, numbered
 
 Rating = Literal["very poor", "poor", "acceptable", "good", "excellent"]
@@ -42,7 +43,7 @@ Choose one rating: very poor, poor, acceptable, good, excellent. Reply in this f
 </response>
 """
 
-_RATING = re.compile(r"<response_quality>.*?<rating>(.*?)</rating>.*?</response_quality>", re.DOTALL | re.IGNORECASE)
+_QUALITY, _RATING = tag_pair("response_quality", re.IGNORECASE), tag_pair("rating", re.IGNORECASE)
 
 
 def judge_prompt(question: str, tool_responses: Sequence[str], final_response: str) -> str:
@@ -59,10 +60,14 @@ def judge_prompt(question: str, tool_responses: Sequence[str], final_response: s
 
 def parse_rating(answer: str) -> Rating | None:
     """The one rating in the judge's answer; None if there is none, more than one, or one off the scale."""
-    if len(re.findall(r"<rating>", answer, re.IGNORECASE)) != 1:
+    if len(_RATING[0].findall(answer)) != 1:
         return None
-    match = _RATING.search(answer)
-    rating = match.group(1).strip().lower() if match else None
+    framed = _QUALITY[0].search(answer)
+    found = next(blocks(answer[framed.end() :], *_RATING), None) if framed else None
+    # The frame is closed behind the rating; a tag of it inside the reasoning is the judge's own words.
+    if found is None or not _QUALITY[1].search(found.closing.string, found.closing.end()):
+        return None
+    rating = found.body.strip().lower()
     return rating if rating in RATINGS else None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, get_args
 
 from slca_core.judge import is_hardly_an_answer
+from slca_core.tags import blocks, tag_pair
 from slca_core.transcript import as_data, fill, transcript
 
 Verdict = Literal["Solved", "Unsolved", "Unsure"]
@@ -42,7 +43,7 @@ Solved: the calls fit the question and the answer gives what they returned. Unso
 <verdict>Solved or Unsolved</verdict>
 """
 
-_VERDICT = re.compile(r"<verdict>(.*?)</verdict>", re.DOTALL | re.IGNORECASE)
+_VERDICT = tag_pair("verdict", re.IGNORECASE)
 
 
 def verdict_prompt(question: str, final_response: str) -> str:
@@ -58,10 +59,10 @@ def second_verdict_prompt(question: str, turns: Sequence[str], observations: Seq
 
 def parse_verdict(answer: str) -> Verdict | None:
     """The one verdict in the answer; None if there is none, more than one, or another word."""
-    found = _VERDICT.findall(answer)
-    if len(found) != 1 or len(re.findall(r"<verdict>", answer, re.IGNORECASE)) != 1:
+    found = list(blocks(answer, *_VERDICT))
+    if len(found) != 1 or len(_VERDICT[0].findall(answer)) != 1:
         return None
-    word = found[0].strip().capitalize()
+    word = found[0].body.strip().capitalize()
     return word if word in VERDICTS else None
 
 

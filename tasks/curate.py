@@ -33,6 +33,7 @@ CODE = (
     "slca_core.dialogue",
     "slca_core.schemas",
     "slca_core.schema_bounds",
+    "slca_core.tags",
 )
 
 

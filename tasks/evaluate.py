@@ -50,6 +50,7 @@ CODE = (
     "slca_core.services.client",
     "slca_core.services.frozen",
     "slca_core.simulator",
+    "slca_core.tags",
     "slca_core.trainer.serve",
     "slca_core.transcript",
 )

@@ -27,10 +27,11 @@ from tasks.progress import bar, say
 from tasks.tracking import Tracking
 from tasks.workspace import Workspace
 
-POLICY_CODE = ("slca_core.policy", "slca_core.chat", "slca_core.dialogue", "slca_core.trainer.datasets")
+POLICY_CODE = ("slca_core.policy", "slca_core.chat", "slca_core.dialogue", "slca_core.tags", "slca_core.trainer.datasets")
 CODE = (
     "slca_core.chat",
     "slca_core.dialogue",
+    "slca_core.tags",
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu",
     "slca_core.trainer.datasets",

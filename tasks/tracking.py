@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import socket
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +20,7 @@ from typing import Any, TypeVar
 
 import mlflow
 import pandas as pd
+import psutil
 from mlflow import MlflowClient
 from mlflow.entities import LifecycleStage, Metric, Param, Run
 from mlflow.exceptions import MlflowException
@@ -28,15 +31,32 @@ from slca_core.errors import SlcaError
 from slca_core.fingerprint import digest, file_digest
 from slca_core.json_lines import read_lines
 from slca_core.records import RECORD, Record, Step
+from slca_core.services.usage import ROLES
 from tasks.mlflow_store import artifacts_of, open_store, store_lock, store_path, store_uri
 from tasks.progress import say
 from tasks.workspace import Workspace
 
-PARENT, IDENTITY = "slca.study_digest", "slca.identity"
+PARENT, IDENTITY, PROCESS = "slca.study_digest", "slca.identity", "slca.process"
 _STUDY, _LOGGED = "study.json", "slca.artifacts"
 _RECORD_ALONE = json.dumps([RECORD])  # What runs of earlier versions have for certain.
 _CUT_OFF_S = 10.0  # How long an end may take from the first step that it stops.
 _T = TypeVar("_T")
+# What the identity of no step knows: how long is waited, how much goes on at once, where it runs, what is done about failures.
+_BEARS_ON_NOTHING: Mapping[str, Any] = {
+    **dict.fromkeys(("root", "notify", "assumptions", "on_failure", "description"), True),
+    "machine": {"launcher", "parallel", "threads", "kv_cache_gib"},
+    "data": {"quarantine_limit"},
+    "rl": {"checkpoint_every"},
+    "evaluation": {
+        "toucan_test": {"concurrency"},
+        "bfcl": {"concurrency"},
+        "tau2": {"concurrency", "python", "data_dir", "timeout_s"},
+    },
+}
+_OF_A_SERVICE = {
+    *("url", "api_key", "api_key_env", "timeout_s", "retries", "retry_delay_s", "outage_s"),
+    *("concurrency", "breaker_calls", "breaker_probe_s"),
+}
 _BATCH, _PARAMS = 900, 100  # MLflow takes at most 1,000 metrics and 100 parameters a request.
 
 
@@ -70,8 +90,8 @@ class Tracking:
 
     def _values(self) -> dict[str, Any]:
         """What of the study makes its run another one."""
-        left_out = {"root": True, "notify": True, "assumptions": True, "machine": {"launcher", "parallel", "threads"}}
-        return self.study.model_dump(mode="json", exclude=left_out)
+        services = dict.fromkeys(ROLES, _OF_A_SERVICE)
+        return self.study.model_dump(mode="json", exclude={**_BEARS_ON_NOTHING, "services": services})
 
     def _parent(self) -> Run:
         values = self._values()
@@ -107,28 +127,40 @@ class Tracking:
         if child.finished:
             yield child
             return
-        self.client.update_run(child.run_id, status="RUNNING")
+        # A step that another process makes is waited for, and its run stays that process's.
+        if not _is_under_way_elsewhere(run):
+            self.client.set_tag(child.run_id, PROCESS, _this_process())
+            self.client.update_run(child.run_id, status="RUNNING")
         try:
             yield child
         except BaseException as error:
-            self.client.set_terminated(child.run_id, _status_after(error))
+            if not _is_under_way_elsewhere(self.client.get_run(child.run_id)):
+                self.client.set_terminated(child.run_id, _status_after(error))
             raise
         self.client.set_tag(child.run_id, _LOGGED, json.dumps(sorted(_artifacts(self.client, child.run_id))))
         self.client.set_terminated(child.run_id, "FINISHED")
 
     def break_off(self, status: str) -> None:
-        """The study's run ended in `status`, and with it what was under way; a step that a kill cut off had no time to say so."""
+        """This run of the study ended in `status`, and with it what was under way; another that goes on keeps what it began.
+
+        A step that a kill cut off had no time to say so.
+        """
         parent = self._find({PARENT: digest(self._values())})
         if parent is None:
             return
         since = int(1000 * (time.time() - _CUT_OFF_S))
-        under_way = "attributes.status = 'RUNNING'"
-        cut_off = f"attributes.status = 'FAILED' and attributes.end_time > {since}"
-        for which in (under_way, *([cut_off] if status == "KILLED" else [])):
-            wanted = f"tags.`mlflow.parentRunId` = '{parent.info.run_id}' and {which}"
-            for run in self.client.search_runs([self.experiment_id], wanted):
+        under_way = self._children(parent, "attributes.status = 'RUNNING'")
+        others = [run for run in under_way if _is_at_work_elsewhere(run)]
+        cut_off = self._children(parent, f"attributes.status = 'FAILED' and attributes.end_time > {since}")
+        for run in [*under_way, *(cut_off if status == "KILLED" else [])]:
+            if not _is_at_work_elsewhere(run):
                 self.client.set_terminated(run.info.run_id, status)
-        self.client.set_terminated(parent.info.run_id, status)
+        if not others:
+            self.client.set_terminated(parent.info.run_id, status)
+
+    def _children(self, parent: Run, which: str) -> Sequence[Run]:
+        wanted = f"tags.`mlflow.parentRunId` = '{parent.info.run_id}' and {which}"
+        return self.client.search_runs([self.experiment_id], wanted)
 
     def find_child(self, identity: str, condition: str) -> str | None:
         """The id of a step's run under this study."""
@@ -169,6 +201,23 @@ def _not_instead_of(error: BaseException) -> Iterator[None]:
         yield
     except (MlflowException, SlcaError, OSError) as also:
         say(f"MLflow was not told that the run ended ({type(error).__name__}): {also}")
+
+
+def _this_process() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _is_at_work_elsewhere(run: Run) -> bool:
+    """Whether the process that began the run is another one, and not known to be gone; of one on another host nothing is known."""
+    began = run.data.tags.get(PROCESS, "")
+    host, _, number = began.rpartition(":")
+    if not number.isdecimal() or began == _this_process():
+        return False
+    return host != socket.gethostname() or psutil.pid_exists(int(number))
+
+
+def _is_under_way_elsewhere(run: Run) -> bool:
+    return run.info.status == "RUNNING" and _is_at_work_elsewhere(run)
 
 
 def _status_after(error: BaseException) -> str:

@@ -43,6 +43,7 @@ CODE = (
     "slca_core.services.client",
     "slca_core.services.frozen",
     "slca_core.simulator",
+    "slca_core.tags",
     "slca_core.transcript",
     "slca_core.trainer.agent",
     "slca_core.trainer.arguments",

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from slca_core.config import load_study
+from slca_core.curation import inspection
 from slca_core.curation.inspection import summary
 from slca_core.errors import DataError
 from tasks.curate import curation_step, data_line
@@ -108,3 +109,30 @@ def test_a_table_is_counted_by_its_footer_and_many_files_are_not_all_opened(tmp_
     for at in range(8):
         written(tmp_path / f"{at}.jsonl", record(f"{at}?", room="hall"))
     assert summary([tmp_path]) == "sharegpt; 8 rows in 8 files; no problem in the first 5"
+
+
+@pytest.mark.parametrize("form", ["a list in one line", "an indented list", "lines"])
+@pytest.mark.parametrize("question", ["On?", "Løs på? \u2028"])
+def test_the_rows_of_a_large_file_are_told_from_its_beginning_alone(tmp_path, monkeypatch, form, question):
+    rows = [record(question)] * 6000
+    text = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    if form != "lines":
+        text = json.dumps(rows, ensure_ascii=False, indent=1 if form == "an indented list" else None)
+    path = tmp_path / ("rows.jsonl" if form == "lines" else "rows.json")
+    path.write_text(text, encoding="utf-8")
+    monkeypatch.setattr("slca_core.curation.inspection._SMALL", 1000)
+    monkeypatch.setattr("slca_core.curation.inspection._HEAD", 20_000)
+    read: list[int] = []
+    told_from = inspection._told_from
+    monkeypatch.setattr(inspection, "_told_from", lambda head, size: read.append(len(head)) or told_from(head, size))
+    about = int(summary([path]).partition("about ")[2].partition(" rows")[0].replace(",", ""))
+    assert about == pytest.approx(6000, rel=0.01)
+    assert read == [20_000]
+
+
+def test_records_longer_than_what_is_looked_at_are_no_more_than_fit_the_file(tmp_path, monkeypatch):
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps([record("On? " * 500)] * 10), encoding="utf-8")
+    monkeypatch.setattr("slca_core.curation.inspection._SMALL", 1000)
+    monkeypatch.setattr("slca_core.curation.inspection._HEAD", 1000)
+    assert f"about {path.stat().st_size // 1000} rows in 1 file" in summary([path])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +18,7 @@ from mlflow import MlflowClient
 from slca_core.config import REPOSITORY, PolicyConfig, ScratchPolicy, Study
 from slca_core.records import Step, Store
 from slca_core.results import Trial, as_table
-from tasks.tracking import ChildRun, Tracking, tracked
+from tasks.tracking import IDENTITY, PROCESS, ChildRun, Tracking, tracked
 from tasks.workspace import Workspace
 
 STEP = Step(
@@ -100,6 +102,66 @@ def test_the_same_study_goes_on_in_its_parent_run_and_another_has_its_own(study,
     assert Tracking(changed).parent.info.run_id != tracking.parent.info.run_id
 
 
+ASSUMED = {
+    **dict.fromkeys(("curated_samples", "prompt_tokens", "response_tokens", "mocker_calls"), 1),
+    **dict.fromkeys(("rl_tokens_per_gpu_s", "sft_tokens_per_gpu_s", "served_tokens_per_gpu_s"), 1),
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"on_failure": "stop"},
+        {"description": "In other words."},
+        {"notify": {"command": ["true"]}},
+        {"assumptions": ASSUMED},
+        {"machine": {"parallel": 7}},
+        {"machine": {"threads": 2}},
+        {"machine": {"kv_cache_gib": 2}},
+        {"machine": {"launcher": {"kind": "ray_job", "address": "http://a:8265"}}},
+        {"data": {"quarantine_limit": 0.5}},
+        {"rl": {"checkpoint_every": 3}},
+        {"evaluation": {"toucan_test": {"concurrency": 3}}},
+        {"services": {"mocker": {"timeout_s": 9, "retries": 9, "retry_delay_s": 9, "outage_s": 9, "concurrency": 9}}},
+        {"services": {"judge": {"breaker_calls": 9, "breaker_probe_s": 9, "api_key_env": "KEY"}}},
+    ],
+    ids=str,
+)
+def test_what_bears_on_no_step_leaves_a_study_its_run(study, tracking, changes):
+    other = Study.model_validate(study.model_dump(mode="json") | {"root": study.root} | changes)
+    assert other != study
+    assert Tracking(other).parent.info.run_id == tracking.parent.info.run_id
+
+
+def test_where_benchmarks_and_services_run_leaves_a_study_its_run(study):
+    def digest_of(concurrency: int, url: str) -> dict:
+        evaluation = {"bfcl": {"concurrency": concurrency}, "tau2": {"concurrency": concurrency, "timeout_s": concurrency}}
+        service = {"managed": "external", "url": url, "model": "m"}
+        services = {"mocker": service, "alternate_mocker": service}
+        changes = {"evaluation": evaluation, "services": services, "root": study.root}
+        return Tracking(Study.model_validate(study.model_dump(mode="json") | changes))._values()
+
+    assert digest_of(1, "http://a/v1") == digest_of(2, "http://b/v1")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rl": {"updates": 3}},
+        {"data": {"test_size": 7}},
+        {"machine": {"kind": "gpu"}},
+        {"evaluation": {"toucan_test": {"samples": 1}}},
+        {"services": {"judge": {"max_tokens": 7}}},
+        {"services": {"checker": {"votes": 5}}},
+        {"allow_unmatched": True},
+    ],
+    ids=str,
+)
+def test_what_bears_on_a_step_or_on_how_it_is_shown_is_another_run(study, tracking, changes):
+    other = Study.model_validate(study.model_dump(mode="json") | {"root": study.root} | changes)
+    assert Tracking(other)._values() != tracking._values()
+
+
 def test_where_a_study_keeps_its_state_is_no_part_of_it(study, tracking):
     values = tracking.client.download_artifacts(tracking.parent.info.run_id, "study.json")
     assert str(study.root) not in Path(values).read_text()
@@ -170,6 +232,43 @@ def test_a_run_that_fails_is_failed_in_mlflow_and_what_failed_long_ago_was_not_k
         with pytest.raises(type(ended)):
             flow(study)
         assert states(tracking) == {"parent": expected, "slca": "FAILED"}
+
+
+def of_process(tracking: Tracking, condition: str, process: str, *, left: str = "RUNNING") -> str:
+    """A step's run as another process began it."""
+    tags = {"slca.condition": condition, IDENTITY: STEP.identity, "mlflow.parentRunId": tracking.parent.info.run_id}
+    run = tracking.client.create_run(tracking.experiment_id, tags={**tags, PROCESS: process})
+    if left != "RUNNING":
+        tracking.client.set_terminated(run.info.run_id, left)
+    return run.info.run_id
+
+
+HERE, GONE = f"{socket.gethostname()}:{os.getppid()}", f"{socket.gethostname()}:{2**22 + 1}"
+
+
+@pytest.mark.parametrize(("process", "goes_on"), [(HERE, True), ("another-host:7", True), (GONE, False)])
+def test_a_run_that_is_ended_leaves_what_another_process_is_at(study, tracking, process, goes_on):
+    @tracked
+    def flow(study: Study) -> None:
+        of_process(tracking, "theirs", process)
+        of_process(tracking, "failed", process, left="FAILED")
+        tracking.child(STEP, condition="mine", seed=1).__enter__()
+        raise Ended
+
+    with pytest.raises(Ended):
+        flow(study)
+    left = {"parent": "RUNNING", "theirs": "RUNNING", "failed": "FAILED"}
+    assert states(tracking) == {**(left if goes_on else dict.fromkeys(left, "KILLED")), "mine": "KILLED"}
+
+
+@pytest.mark.parametrize(("process", "status"), [(HERE, "RUNNING"), (GONE, "KILLED")])
+def test_who_waits_for_a_step_of_another_process_and_is_ended_leaves_its_run(tracking, process, status):
+    run_id = of_process(tracking, "slca", process)
+    waiting = child(tracking)
+    assert waiting.__enter__().run_id == run_id
+    with pytest.raises(Ended):
+        waiting.gen.throw(Ended())
+    assert states(tracking)["slca"] == status
 
 
 def test_a_step_that_a_signal_ends_is_killed(tracking):

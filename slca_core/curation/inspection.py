@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from slca_core.errors import DataError
 LOOKED_AT = 20  # records of a file the plan reads
 _FILES = 5
 _SMALL = 16 * 2**20  # bytes up to which a file is counted line by line
+_HEAD = 2**20  # bytes from which the rows of a larger one are told
+_BEFORE_ITEM = re.compile(r"\s*[\[,]\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +167,31 @@ def _row_count(file: Path) -> tuple[int, bool]:
         with file.open("rb") as lines:
             if size <= _SMALL:
                 return sum(bool(line.strip()) for line in lines), True
-            head = list(islice(lines, 100))
-            return round(size / max(sum(map(len, head)) / len(head), 1)), False
+            return _told_from(lines.read(_HEAD), size), False
     except (OSError, ValueError, RecursionError, pa.ArrowException):
         return 0, False
+
+
+def _told_from(head: bytes, size: int) -> int:
+    """Records of a file of `size` bytes, as many a byte as in its beginning, whether they stand in a list or in lines."""
+    text = head.decode("utf-8-sig", errors="replace").lstrip()
+    found, end = _in_list(text) if text.startswith("[") else _in_lines(text)
+    # None may be whole there: then each takes as much at least.
+    return round(size * found / len(text[:end].encode())) if found else max(size // len(head), 1)
+
+
+def _in_lines(text: str) -> tuple[int, int]:
+    """How many whole records stand there, and where the last one ends."""
+    end = text.rfind("\n") + 1
+    return sum(bool(line.strip()) for line in text[:end].split("\n")), end
+
+
+def _in_list(text: str) -> tuple[int, int]:
+    decoder, found, end = json.JSONDecoder(), 0, 0
+    while start := _BEFORE_ITEM.match(text, end):
+        try:
+            _, end = decoder.raw_decode(text, start.end())
+        except ValueError:
+            break
+        found += 1
+    return found, end

@@ -12,7 +12,7 @@ from slca_core.dialogue import ToolCall
 from slca_core.rewards.prediction import Rules
 
 # Plain decimal numbers only: float() would also take "nan", "infinity" and "1_000".
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WORDS = {"true": 1.0, "false": 0.0}
 _RELATIVE_TOLERANCE = 1e-9
 

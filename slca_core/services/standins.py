@@ -20,11 +20,12 @@ from slca_core.dialogue import ToolCall
 from slca_core.services.customer import next_message
 from slca_core.services.mocking import mock_response
 from slca_core.services.rubrics import is_complete, is_solved, rate
+from slca_core.tags import blocks, tag_pair
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-_DEFINITION = re.compile(r"<tool_definition>(.*?)</tool_definition>", re.DOTALL)
+_DEFINITION = tag_pair("tool_definition")
 _REQUEST = re.compile(r"Request: <tool_call>(.*)</tool_call>")
 _RESPONSE = re.compile(r"^   response: (.*(?:\n      .*)*)", re.MULTILINE)
 _NUMBER = re.compile(r"^\d+\. ", re.MULTILINE)
@@ -32,9 +33,9 @@ _NUMBER = re.compile(r"^\d+\. ", re.MULTILINE)
 
 def answer_as_mocker(prompt: str) -> str:
     """Reads the definition and the last request from the mocker's prompt and answers by `mock_response`."""
-    definition = _DEFINITION.search(prompt)
+    definition = next(blocks(prompt, *_DEFINITION), None)
     request = json.loads(_REQUEST.findall(prompt)[-1])
-    body = mock_response(json.loads(definition.group(1)) if definition else None, ToolCall.from_json(request))
+    body = mock_response(json.loads(definition.body) if definition else None, ToolCall.from_json(request))
     return f"<tool_response>\n{body}\n</tool_response>"
 
 
@@ -57,8 +58,8 @@ def answer_as_checker(prompt: str) -> str:
 
 def _section(prompt: str, name: str) -> str | None:
     """The prompt's section between the tags of `name`, as it was before it was escaped."""
-    found = re.search(f"<{name}>\n(.*?)\n</{name}>", prompt, re.DOTALL)
-    return unescape(found.group(1)) if found else None
+    found = next(blocks(prompt, re.compile(f"<{name}>\n"), re.compile(f"\n</{name}>")), None)
+    return unescape(found.body) if found else None
 
 
 def _responses(calls: str) -> list[str]:

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from slca_core.dialogue import ToolCall
+from slca_core.tags import blocks, tag_pair
 
 _ROLE = """You stand in for an API server. A request arrives; you reply as the server would, with plausible data.
 
@@ -46,8 +47,7 @@ Request: <tool_call>{request}</tool_call>
 
 # A tag inside the caller's JSON would end the definition or the request; escaped, it is the same JSON.
 _TAG_START = re.compile(r"<(?=/?(?:tool_call|tool_response|tool_definition)>)")
-_BODY = re.compile(r"<tool_response>(.*?)</tool_response>", re.DOTALL)
-_CALL_BODY = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+_RESPONSE, _CALL = tag_pair("tool_response"), tag_pair("tool_call")
 
 
 def mocker_prompt(call: ToolCall, definition: dict[str, Any] | None) -> str:
@@ -58,9 +58,9 @@ def mocker_prompt(call: ToolCall, definition: dict[str, Any] | None) -> str:
 
 def extract_response(answer: str) -> str:
     """The body of the mocker's answer: last response block, else last call block, else the text after a tag left open, else all."""
-    for pattern in (_BODY, _CALL_BODY):
-        if bodies := pattern.findall(answer):
-            return str(bodies[-1]).strip()
+    for pair in (_RESPONSE, _CALL):
+        if found := list(blocks(answer, *pair)):
+            return found[-1].body.strip()
     for tag in ("<tool_response>", "<tool_call>"):
         if tag in answer:
             return answer.rpartition(tag)[2].strip()
@@ -69,7 +69,7 @@ def extract_response(answer: str) -> str:
 
 def has_response(answer: str) -> bool:
     """Whether the mocker kept to its contract, one whole response block at least; a cut answer does not."""
-    return _BODY.search(answer) is not None
+    return any(blocks(answer, *_RESPONSE))
 
 
 def _to_json(value: dict[str, Any], indent: int | None = None) -> str:

@@ -1,6 +1,6 @@
 """Whatever is in a file, each record is a sample or a reason, and a file that no record can be had from is one sentence.
 
-300 tries each here; SLCA_FUZZ=10000 for as many.
+300 tries each here, the same ones each time, so that a failure can be had again; SLCA_FUZZ=10000 for as many others.
 """
 
 from __future__ import annotations
@@ -26,9 +26,20 @@ from slca_core.dialogue import Dialogue, Message, ToolCall
 from slca_core.errors import DataError
 from tests.curation.conversations import DIALOGUES, values, verl
 
-TRIES = settings(
-    max_examples=int(os.environ.get("SLCA_FUZZ", "300")), deadline=None, suppress_health_check=list(HealthCheck), database=None
-)
+
+def tries(asked: str | None) -> settings:
+    return settings(
+        max_examples=int(asked or 300),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+        derandomize=not asked,
+        # Tries that nobody can name are of no use if they fail.
+        print_blob=bool(asked),
+    )
+
+
+TRIES = tries(os.environ.get("SLCA_FUZZ"))
 DIALOGUE = (
     Message("system", "Be brief."),
     Message("user", "Light in the hall?"),
@@ -111,6 +122,11 @@ def flipped(body: bytes, changes: list[tuple[float, str, int]]) -> bytes:
         elif spoilt:
             spoilt[at] = byte
     return bytes(spoilt)
+
+
+def test_tries_are_others_each_time_only_where_they_are_asked_for() -> None:
+    assert (tries(None).derandomize, tries(None).max_examples) == (True, 300)
+    assert (tries("10000").derandomize, tries("10000").max_examples, tries("10000").print_blob) == (False, 10000, True)
 
 
 @TRIES

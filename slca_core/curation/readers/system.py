@@ -11,21 +11,24 @@ from typing import Any
 from slca_core.calls import RefusedJson, load_strict_json
 from slca_core.curation.readers.records import RecordError, RejectReason, text_of
 from slca_core.dialogue import Message
+from slca_core.tags import without_blocks
 
 _COLUMNS = ("system", "system_prompt", "system_message")
 # Kimi's declaration, whose JSON is broken in Toucan; and the frame that Qwen's and the authors' templates put around a list.
 _KIMI = re.compile(r"<\|im_system\|>\s*tool_declare\s*<\|im_middle\|>.*?(?:<\|im_end\|>|\Z)", re.DOTALL)
 _KIMI_SYSTEM = re.compile(r"<\|im_system\|>\s*system\s*<\|im_middle\|>(.*?)(?:<\|im_end\|>|\Z)", re.DOTALL)
-_FRAMED = re.compile(
+_FRAME_OPENS = re.compile(
     r"(?:You have access to the following tools:\s*)?"
     r"(?:# Tools\s*)?"
     r"(?:You may call one or more functions to assist with the user query\.\s*)?"
     r"(?:You are provided with function signatures within <tools></tools> XML tags:\s*)?"
-    r"<tools>\s*[\[{].*?</tools>\s*"
+    r"<tools>\s*[\[{]"
+)
+_FRAME_CLOSES = re.compile(
+    r"</tools>\s*"
     r"(?:For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:\s*"
     r'<tool_call>\s*\{"name": <function-name>, "arguments": <args-json-object>\}\s*</tool_call>\s*)?'
-    r"(?:Use them when appropriate to help answer the user's questions\.)?",
-    re.DOTALL,
+    r"(?:Use them when appropriate to help answer the user's questions\.)?"
 )
 
 
@@ -43,7 +46,7 @@ def with_system(messages: list[Message], record: dict[str, Any], tools: tuple[di
 
 def without_tool_list(content: str, tools: tuple[dict[str, Any], ...]) -> str:
     """The text without declarations of tools; untouched if it has none."""
-    rest = _KIMI_SYSTEM.sub(r"\1", _KIMI.sub("", _FRAMED.sub("", content)))
+    rest = _KIMI_SYSTEM.sub(r"\1", _KIMI.sub("", without_blocks(content, _FRAME_OPENS, _FRAME_CLOSES)))
     if rest != content:
         content = rest.strip()
     return "" if _is_json_list(content, tools) else content

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from typing import Any
 
 from slca_core.curation.readers.assembly import Answer, MessageAssembly
@@ -26,9 +25,9 @@ from slca_core.curation.readers.records import (
 )
 from slca_core.curation.readers.tools import tools_of
 from slca_core.dialogue import Message, Sample, ToolCall
+from slca_core.tags import blocks, tag_pair, without_blocks
 
-_CALL_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-_RESPONSE_BLOCK = re.compile(r"<tool_response>(.*?)</tool_response>", re.DOTALL)
+_CALL, _RESPONSE = tag_pair("tool_call"), tag_pair("tool_response")
 
 
 def read_verl(record: dict[str, Any]) -> Reading:
@@ -101,18 +100,18 @@ def _add(assembly: MessageAssembly, turn: dict[str, Any], where: str) -> None:
     if isinstance(content, str) and kind == "assistant" and "tool_call>" in content:
         if turn.get("tool_calls") or turn.get("function_call"):
             raise RecordError(RejectReason.AMBIGUOUS, f"{where}: calls stand both in the text and beside it")
-        rest = _CALL_BLOCK.sub("", content).strip()
+        rest = without_blocks(content, *_CALL).strip()
         add_turn(assembly, {**turn, "content": rest, "tool_calls": None}, where)
         assembly.assistant("", _calls_in(content, where))
     elif isinstance(content, str) and kind in ("user", "answer") and "tool_response>" in content:
-        if _RESPONSE_BLOCK.sub("", content).strip():
+        if without_blocks(content, *_RESPONSE).strip():
             raise RecordError(RejectReason.INCONSISTENT_ROLES, f"{where}: text around <tool_response> blocks")
-        for answer in _RESPONSE_BLOCK.findall(content):
-            assembly.tool(Answer(answer.removeprefix("\n").removesuffix("\n")))
+        for block in blocks(content, *_RESPONSE):
+            assembly.tool(Answer(block.body.removeprefix("\n").removesuffix("\n")))
     else:
         add_turn(assembly, turn, where)
 
 
 def _calls_in(content: str, where: str) -> tuple[ToolCall, ...]:
-    blocks = _CALL_BLOCK.findall(content)
-    return tuple(call for block in blocks for call in calls_of(decode_text(block, where, RejectReason.BROKEN_CALL), where))
+    values = (decode_text(block.body, where, RejectReason.BROKEN_CALL) for block in blocks(content, *_CALL))
+    return tuple(call for value in values for call in calls_of(value, where))
