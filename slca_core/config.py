@@ -90,6 +90,21 @@ def at_home(path: Path) -> Path:
         raise ValueError(f"the home folder in {path} was expected to be somebody's, there is no such user") from None
 
 
+def _require_host(url: str) -> None:
+    """ValueError if whoever asks for the address could not even look up its host; what is kept elsewhere may be anything."""
+    try:
+        url.encode()
+        parts = urlsplit(secrets.filled(url, "1"))
+        (parts.hostname or "").encode("idna")
+        fits = parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            "a host was expected whose labels have 1 to 63 characters, a port from 1 to 65535, and text alone"
+        ) from None
+
+
 def checked_url(url: str) -> str:
     """A server's address that can be one; user and password stand in it by reference only.
 
@@ -112,6 +127,7 @@ def checked_url(url: str) -> str:
         raise ValueError(f"a port from 1 to 65535 was expected behind the host, found {host!r}")
     if parts.query or parts.fragment:
         raise ValueError("an address without a query (?) and a fragment (#) was expected: paths are added to it")
+    _require_host(url)
     return url
 
 
@@ -851,9 +867,22 @@ class Assumptions(Frozen):
 
 
 def _as_hook(url: str) -> str:
-    if not secrets.references(secrets.require_well_formed(url)) and not re.match(r"https?://[^/\s]", url):
+    if secrets.references(secrets.require_well_formed(url)) and url.startswith("${"):
+        return url  # Its scheme and host are kept elsewhere, and are checked where they are used.
+    if not re.match(r"https?://[^/\s]", url) or re.search(r"[\s\x00-\x1f\x7f]", url):
         raise ValueError("http:// or https:// with a host was expected, or a reference to it such as ${env:HOOK}")
+    _require_host(url)
     return url
+
+
+def _as_argument(text: str) -> str:
+    """What a program can be started with; ValueError for half a character, or for the end of one that C sees."""
+    if "\0" in text or re.search(r"[\ud800-\udfff]", text):
+        raise ValueError("text that a program can be given was expected; it has a NUL, or half of a surrogate pair")
+    return str(secrets.require_well_formed(text))
+
+
+Argument = Annotated[str, AfterValidator(_as_argument)]
 
 
 class NotifyConfig(Frozen):
@@ -868,7 +897,7 @@ class NotifyConfig(Frozen):
         json_schema_extra=BY_REFERENCE,
         repr=False,
     )
-    command: tuple[Private, ...] = Field((), description="program and arguments, started with it on standard input", repr=False)
+    command: tuple[Argument, ...] = Field((), description="program and arguments, started with it on standard input", repr=False)
 
     @property
     def private(self) -> dict[str, str]:

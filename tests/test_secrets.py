@@ -224,6 +224,7 @@ def test_the_login_of_an_endpoint_is_in_no_address_that_is_written(monkeypatch):
         ("h:8000/v1", "http:// or https:// with a host was expected"),
         ("ftp://h/v1", "http:// or https:// with a host was expected"),
         ("http://", "http:// or https:// with a host was expected"),
+        ("http://h..x/v1", "a host was expected whose labels have"),
         ("http://h h/v1", "http:// or https:// with a host was expected"),
         ("http://h:0/v1", "a port from 1 to 65535 was expected"),
         ("http://h:99999/v1", "a port from 1 to 65535 was expected"),
