@@ -31,7 +31,7 @@ from pydantic import (
 from slca_core import secrets
 from slca_core.errors import ConfigError
 from slca_core.estimators import ESTIMATORS, Estimator
-from slca_core.yaml_bounds import bounded
+from slca_core.yaml_bounds import NoValue, bounded, fault
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ARMS = REPOSITORY / "configs" / "arms"
@@ -250,6 +250,12 @@ def load_arm(value: Any) -> Any:
 class _Loader(yaml.SafeLoader):
     """YAML with the numbers of its version 1.2: 1e-2 is one, and 12:30:00, a time to PyYAML's 1.1, is a text."""
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError:
+            raise NoValue(node.start_mark) from None
+
 
 _INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 _Loader.yaml_implicit_resolvers = {
@@ -276,7 +282,9 @@ def _read_mapping(path: Path) -> dict[str, Any]:
     try:
         values = read_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{path} is not YAML: {fault(error)}") from None
+    except OSError as error:
+        raise ValueError(f"{path} was expected to be a file that can be read: {error.strerror or type(error).__name__}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} was expected to hold a mapping of settings, it holds {type(values).__name__}.")
     return values
@@ -1042,20 +1050,21 @@ def load_study(path: Path, overrides: tuple[str, ...] = ()) -> Study:
 def _apply(values: dict[str, Any], override: str) -> None:
     key, separator, text = override.partition("=")
     if not separator or not key:
-        raise ConfigError(f"An override is key.sub=value, found {override!r}.")
+        # Of what follows a setting's name nothing is repeated; it may be a secret.
+        found = re.match(r"[\w.]*", override)[0]  # type: ignore[index]
+        shown = repr(found) if found.split(".")[0] in Study.model_fields else "one that names no setting"
+        raise ConfigError(f"An override is key.sub=value, found {shown}.")
     *parents, leaf = key.strip().split(".")
     for parent in parents:
         if values.get(parent) is None:
             values[parent] = {}
         values = values[parent]
         if not isinstance(values, dict):
-            raise ConfigError(f"The override {override!r} goes below {parent!r}, which is no mapping.")
+            raise ConfigError(f"The override of {key.strip()} goes below {parent!r}, which is no mapping.")
     try:
         values[leaf] = read_yaml(text)
     except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(
-            f"The value of the override {override[:80]!r} is not YAML: {' '.join(str(error).split())[:200]}"
-        ) from None
+        raise ConfigError(f"The value of the override {key.strip()} is not YAML: {fault(error)}") from None
 
 
 _PRIVATE = frozenset({"notify", "api_key", "extra_body", "setup"})
