@@ -31,7 +31,7 @@ from pydantic import (
 from slca_core import secrets
 from slca_core.errors import ConfigError
 from slca_core.estimators import ESTIMATORS, Estimator
-from slca_core.yaml_bounds import bounded
+from slca_core.yaml_bounds import NoValue, bounded, fault
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ARMS = REPOSITORY / "configs" / "arms"
@@ -90,6 +90,21 @@ def at_home(path: Path) -> Path:
         raise ValueError(f"the home folder in {path} was expected to be somebody's, there is no such user") from None
 
 
+def _require_host(url: str) -> None:
+    """ValueError if whoever asks for the address could not even look up its host; what is kept elsewhere may be anything."""
+    try:
+        url.encode()
+        parts = urlsplit(secrets.filled(url, "1"))
+        (parts.hostname or "").encode("idna")
+        fits = parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            "a host was expected whose labels have 1 to 63 characters, a port from 1 to 65535, and text alone"
+        ) from None
+
+
 def checked_url(url: str) -> str:
     """A server's address that can be one; user and password stand in it by reference only.
 
@@ -112,6 +127,7 @@ def checked_url(url: str) -> str:
         raise ValueError(f"a port from 1 to 65535 was expected behind the host, found {host!r}")
     if parts.query or parts.fragment:
         raise ValueError("an address without a query (?) and a fragment (#) was expected: paths are added to it")
+    _require_host(url)
     return url
 
 
@@ -234,6 +250,12 @@ def load_arm(value: Any) -> Any:
 class _Loader(yaml.SafeLoader):
     """YAML with the numbers of its version 1.2: 1e-2 is one, and 12:30:00, a time to PyYAML's 1.1, is a text."""
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError:
+            raise NoValue(node.start_mark) from None
+
 
 _INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 _Loader.yaml_implicit_resolvers = {
@@ -260,7 +282,9 @@ def _read_mapping(path: Path) -> dict[str, Any]:
     try:
         values = read_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{path} is not YAML: {fault(error)}") from None
+    except OSError as error:
+        raise ValueError(f"{path} was expected to be a file that can be read: {error.strerror or type(error).__name__}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} was expected to hold a mapping of settings, it holds {type(values).__name__}.")
     return values
@@ -853,9 +877,22 @@ class Assumptions(Frozen):
 
 
 def _as_hook(url: str) -> str:
-    if not secrets.references(secrets.require_well_formed(url)) and not re.match(r"https?://[^/\s]", url):
+    if secrets.references(secrets.require_well_formed(url)) and url.startswith("${"):
+        return url  # Its scheme and host are kept elsewhere, and are checked where they are used.
+    if not re.match(r"https?://[^/\s]", url) or re.search(r"[\s\x00-\x1f\x7f]", url):
         raise ValueError("http:// or https:// with a host was expected, or a reference to it such as ${env:HOOK}")
+    _require_host(url)
     return url
+
+
+def _as_argument(text: str) -> str:
+    """What a program can be started with; ValueError for half a character, or for the end of one that C sees."""
+    if "\0" in text or re.search(r"[\ud800-\udfff]", text):
+        raise ValueError("text that a program can be given was expected; it has a NUL, or half of a surrogate pair")
+    return str(secrets.require_well_formed(text))
+
+
+Argument = Annotated[str, AfterValidator(_as_argument)]
 
 
 class NotifyConfig(Frozen):
@@ -870,7 +907,7 @@ class NotifyConfig(Frozen):
         json_schema_extra=BY_REFERENCE,
         repr=False,
     )
-    command: tuple[Private, ...] = Field((), description="program and arguments, started with it on standard input", repr=False)
+    command: tuple[Argument, ...] = Field((), description="program and arguments, started with it on standard input", repr=False)
 
     @property
     def private(self) -> dict[str, str]:
@@ -1015,20 +1052,21 @@ def load_study(path: Path, overrides: tuple[str, ...] = ()) -> Study:
 def _apply(values: dict[str, Any], override: str) -> None:
     key, separator, text = override.partition("=")
     if not separator or not key:
-        raise ConfigError(f"An override is key.sub=value, found {override!r}.")
+        # Of what follows a setting's name nothing is repeated; it may be a secret.
+        found = re.match(r"[\w.]*", override)[0]  # type: ignore[index]
+        shown = repr(found) if found.split(".")[0] in Study.model_fields else "one that names no setting"
+        raise ConfigError(f"An override is key.sub=value, found {shown}.")
     *parents, leaf = key.strip().split(".")
     for parent in parents:
         if values.get(parent) is None:
             values[parent] = {}
         values = values[parent]
         if not isinstance(values, dict):
-            raise ConfigError(f"The override {override!r} goes below {parent!r}, which is no mapping.")
+            raise ConfigError(f"The override of {key.strip()} goes below {parent!r}, which is no mapping.")
     try:
         values[leaf] = read_yaml(text)
     except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(
-            f"The value of the override {override[:80]!r} is not YAML: {' '.join(str(error).split())[:200]}"
-        ) from None
+        raise ConfigError(f"The value of the override {key.strip()} is not YAML: {fault(error)}") from None
 
 
 _PRIVATE = frozenset({"notify", "api_key", "extra_body", "setup"})

@@ -85,6 +85,11 @@ def reference_to(text: str) -> Reference:
     return Reference("env", _GIVEN + sha256(text.encode()).hexdigest()[:12])
 
 
+def filled(text: str, part: str) -> str:
+    """`text` with `part` in place of each reference."""
+    return _REFERENCE.sub(lambda _: part, text)
+
+
 def missing(value: Any) -> list[Reference]:
     """The references in `value` that this process cannot look up."""
     return [one for one in references(value) if not os.environ.get(one.variable)]

@@ -16,6 +16,15 @@ class Unbounded(yaml.YAMLError):
     """A YAML text nests deeper, or stands for more values, than any study."""
 
 
+class NoValue(yaml.MarkedYAMLError):
+    """A text looks like a number or a date, or is said to be one, and is none."""
+
+    def __init__(self, mark: yaml.Mark) -> None:
+        super().__init__(
+            problem="a number or a date was expected, it is none; a text that looks like one goes in quotes", problem_mark=mark
+        )
+
+
 def bounded(text: str) -> str:
     """The text itself; Unbounded if it nests or unfolds beyond all measure, another YAMLError if it is not YAML."""
     sizes: dict[str | None, int] = {}
@@ -24,7 +33,7 @@ def bounded(text: str) -> str:
     for event in yaml.parse(text, yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in {anchor for anchor, _ in opened}:
-                raise Unbounded(f"*{event.anchor} in {_place(event)} stands within itself")
+                raise Unbounded(f"an alias in {_place(event)} stands within itself")
             values += sizes.get(event.anchor, 1)
         elif isinstance(event, yaml.CollectionStartEvent):
             opened.append((event.anchor, values))
@@ -40,6 +49,32 @@ def bounded(text: str) -> str:
         if values > MAX_VALUES:
             raise Unbounded(f"it stands for more than {MAX_VALUES:,} values, aliases counted as written out, in {_place(event)}")
     return text
+
+
+def fault(error: Exception) -> str:
+    """Where a text is not YAML, and why, without any of it: what PyYAML and Python say repeats parts that may be secrets."""
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    return (f"line {mark.line + 1}, column {mark.column + 1}: " if mark else "") + _problem(error)
+
+
+def _problem(error: Exception) -> str:
+    match error:
+        case Unbounded():
+            return str(error)
+        case NoValue():
+            return str(error.problem)
+        case yaml.scanner.ScannerError() | yaml.parser.ParserError() if "tag" not in str(error.problem):
+            return str(error.problem)  # It names characters and kinds of tokens.
+        case yaml.composer.ComposerError():
+            return "an alias without an anchor, or an anchor that two have; a text that begins with * or & goes in quotes"
+        case yaml.reader.ReaderError():
+            return f"character {error.position + 1} is none that YAML has"
+        case yaml.MarkedYAMLError():
+            return "a key, or a tag, that no setting has; a text that begins with ! goes in quotes"
+        case UnicodeDecodeError():
+            return f"it is not UTF-8 from byte {error.start + 1} on"
+        case _:
+            return type(error).__name__
 
 
 def _place(event: yaml.Event) -> str:

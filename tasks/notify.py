@@ -1,7 +1,8 @@
 """Who hears that a run completed, failed or crashed: the address or the command that the study names under `notify`.
 
 Prefect calls these hooks, a worker does so even for a run whose process was killed. Only the outermost flow run is told of, and a
-hook that fails costs a sentence, never the run.
+hook that fails costs a sentence, never the run. The sentence has the kind of the fault alone: an exception repeats the address, or
+the command, in a form of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from prefect import Flow
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
 
-from slca_core import secrets
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError
 from tasks.progress import say
@@ -58,13 +58,32 @@ HOOKS = {"on_completion": [tell], "on_failure": [tell], "on_crashed": [tell]}
 
 
 def _deliver(study: Study, news: dict[str, Any], event: str) -> None:
-    url, command = None, ()
     try:
         url, command = resolved(study.notify)
         _send(url, command, json.dumps(news))
-    except (ConfigError, OSError, subprocess.SubprocessError, httpx.HTTPError, httpx.InvalidURL) as error:
-        why = secrets.hide(" ".join(str(error).split()), filter(None, [url, *command[1:]]))
-        say(f"Who is to hear of {study.name} (notify) was not told that {event}: {why}")
+    except Exception as error:  # Whatever it is, it is no fault of the run's.
+        say(f"Who is to hear of {study.name} (notify) was not told that {event}: {_kind(error)}")
+
+
+def _kind(error: Exception) -> str:
+    """What became of a message, in words that have nothing of the address and the command."""
+    match error:
+        case ConfigError():  # Our own sentence, on what a reference leads to.
+            return " ".join(str(error).split())
+        case httpx.HTTPStatusError():
+            return f"HTTP {error.response.status_code}"
+        case httpx.TimeoutException() | subprocess.TimeoutExpired():
+            return f"timed out after {_TIMEOUT_S:.0f} s"
+        case httpx.HTTPError():
+            return f"no answer: {type(error).__name__}"
+        case subprocess.CalledProcessError() if error.returncode < 0:
+            return f"ended by signal {-error.returncode}"
+        case subprocess.CalledProcessError():
+            return f"exit code {error.returncode}"
+        case FileNotFoundError():
+            return "no such program"
+        case _:
+            return f"it could not be sent: {type(error).__name__}"
 
 
 def _study_of(flow: Flow, flow_run: FlowRun) -> Study:

@@ -28,9 +28,8 @@ def at_hand(study: Study) -> Study:
     private = study.private
     if deployment.id:
         refuse(private)
-    if not isinstance(study.machine.launcher, LocalLauncher) and (
-        needed := [place for place in private if place.startswith("ser")]
-    ):
+    needed = [place for place in private if place.startswith("services.")]
+    if needed and not isinstance(study.machine.launcher, LocalLauncher):
         raise ConfigError(
             f"{', '.join(needed)}: given directly, and a job ({study.machine.launcher.kind}) does not have what this process has. "
             f"{secrets.HOW} The nodes' environment must have the variable."

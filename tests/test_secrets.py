@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -156,6 +157,60 @@ def test_an_error_of_a_study_repeats_nothing_private(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[mk-1, mk-2", r"line 1, column \d+: expected ',' or '\]', but got '<stream end>'$"),
+        ("'mk-1", r"line 1, column 6: found unexpected end of stream$"),
+        ('"mk-1\\y"', r"line 1, column \d+: found unknown escape character 'y'$"),
+        ("*mk-1", "an alias without an anchor"),
+        ("&mk-1 [*mk-1]", "an alias in line 1 stands within itself"),
+        ("!mk-1 a", "a text that begins with ! goes in quotes"),
+        ("!mk!1 a", "a text that begins with ! goes in quotes"),
+        ("mk-1: mk-2: 3", "mapping values are not allowed here"),
+        ("{? [mk-1] : 2}", "a key, or a tag, that no setting has"),
+        ("mk-1 \x01", "character 6 is none that YAML has"),
+        ("[mk-1, 2001-99-99]", "line 1, column 8: a number or a date was expected, it is none"),
+        ("!!int mk-89", "line 1, column 1: a number or a date was expected, it is none"),
+    ],
+    ids=ascii,
+)
+def test_a_fault_of_yaml_is_told_by_its_place_and_kind_and_repeats_nothing(tmp_path, text, sentence):
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(STUDY))
+    with pytest.raises(
+        ConfigError, match=rf"^The value of the override services\.judge\.api_key is not YAML: .*{sentence}"
+    ) as override:
+        load_study(path, (f"services.judge.api_key={text}",))
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"study\.yaml is not YAML: ") as file:
+        load_study(path)
+    assert not {"mk", "99", "89"} & {word for error in (override, file) for word in re.split(r"\W", str(error.value))}
+
+
+@pytest.mark.parametrize("override", ["services.judge.api_key:mk", "services.judge.api_key: mk", "mk", "=mk", "name.api_key=mk"])
+def test_an_override_that_is_none_is_not_repeated_beyond_its_setting(tmp_path, override):
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(STUDY))
+    with pytest.raises(ConfigError, match=r"^(An|The) override") as raised:
+        load_study(path, (override,))
+    assert "mk" not in str(raised.value)
+
+
+@pytest.mark.parametrize("wrong", ["study", "arm"])
+def test_a_study_or_an_arm_that_cannot_be_read_is_a_sentence(monkeypatch, tmp_path, wrong):
+    def refuse(path: Path, **_) -> str:
+        if path.stem == wrong or (wrong == "arm" and path.stem == "slca"):
+            raise PermissionError(13, "Permission denied")
+        return yaml.safe_dump(STUDY)
+
+    path = tmp_path / "study.yaml"
+    path.write_text("")
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(ConfigError, match=r"\.yaml was expected to be a file that can be read: Permission denied"):
+        load_study(path)
+
+
+@pytest.mark.parametrize(
     ("argument", "recorded"),
     [
         ("notify={url: 'https://h/x?t=mk'}", "notify=***"),
@@ -224,6 +279,7 @@ def test_the_login_of_an_endpoint_is_in_no_address_that_is_written(monkeypatch):
         ("h:8000/v1", "http:// or https:// with a host was expected"),
         ("ftp://h/v1", "http:// or https:// with a host was expected"),
         ("http://", "http:// or https:// with a host was expected"),
+        ("http://h..x/v1", "a host was expected whose labels have"),
         ("http://h h/v1", "http:// or https:// with a host was expected"),
         ("http://h:0/v1", "a port from 1 to 65535 was expected"),
         ("http://h:99999/v1", "a port from 1 to 65535 was expected"),
