@@ -180,6 +180,16 @@ class Store:
         """All finished steps, or those of one kind, in the order of their names."""
         return [read_record(path) for path in sorted((self.root / _ARTIFACTS).glob(f"{kind}/*/{RECORD}"))]
 
+    def readable(self, kind: str) -> list[Record]:
+        """Likewise, for what can do without one: `say` hears of those that cannot be read."""
+        found: list[Record] = []
+        for path in sorted((self.root / _ARTIFACTS).glob(f"{kind}/*/{RECORD}")):
+            try:
+                found.append(read_record(path))
+            except DataError as error:
+                self.say(f"Estimates do without one record. {error}")
+        return found
+
     def run(self, step: Step, work: Callable[[Path], tuple[str, dict[str, Any]]]) -> Record:
         """The step's record; made by `work(folder)` -> (output digest, facts) if there is none yet.
 

@@ -12,17 +12,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from slca_core.config import Arm, CpuProfile, Study
 from slca_core.disk import require_room
+from slca_core.errors import DataError
 from slca_core.outputs import folder_bytes
 from slca_core.records import Record, Step
 from tasks.benchmarks import bfcl_items, tau2_tasks, tau2_trials
 from tasks.matching import spent_by
 from tasks.placement import placement, policy_parameters
+from tasks.progress import say
 from tasks.workspace import Workspace
 
+_T = TypeVar("_T")
 Basis = Literal["measured", "assumed", "at most"]
 # Bytes a parameter of weights, and of a training checkpoint with Adam's states: bfloat16 beside float32 masters, or float32 alone.
 _WEIGHTS = {"gpu": 2, "cpu": 4}
@@ -69,6 +72,7 @@ class Estimator:
         self.study, self.finished = study, finished
         self._rates: dict[str, float | None] = {}
         self._sizes: dict[str, int | None] = {}
+        self._mute: set[Path] = set()
 
     def estimate(self, step: Step, data: Record | None, arm: Arm | None) -> Estimate:
         """One step that is to run; `data` is the curation's record, or stands for it."""
@@ -89,6 +93,17 @@ class Estimator:
             disk=self.disk(step),
         )
 
+    def _told(self, record: Record, of: Callable[[Record], _T]) -> _T | None:
+        """What a record tells; None if its files are damaged, or an earlier version wrote it: it may be another study's."""
+        try:
+            return of(record)
+        except (DataError, LookupError) as error:
+            if record.folder not in self._mute:
+                what = str(error) if isinstance(error, DataError) else f"{record.folder} lacks {error}."
+                say(f"Estimates do without one record. {what}")
+            self._mute.add(record.folder)
+            return None
+
     def _alike(self, kind: str, placed: Mapping[str, Any]) -> list[Record]:
         if placed and placed["parameters"] is None:
             return []
@@ -104,7 +119,7 @@ class Estimator:
     def _rate(self, step: Step) -> float | None:
         if step.step not in self._rates:
             alike = self._alike(step.step, step.placement)
-            rates = [record.seconds / done for record in alike if (done := work_done(record))]
+            rates = [record.seconds / done for record in alike if (done := self._told(record, work_done))]
             self._rates[step.step] = median(rates) if rates else None
         return self._rates[step.step]
 
@@ -124,7 +139,8 @@ class Estimator:
     @cached_property
     def _per_rollout(self) -> tuple[float, float, Basis]:
         """Mocker calls and tokens of one rollout; evaluation's are taken to be training's."""
-        spent = [spent_by(run) for run in self._alike("train", placement(self.study))]
+        alike = self._alike("train", placement(self.study))
+        spent = [found for run in alike if (found := self._told(run, spent_by))]
         if rollouts := sum(run.rollouts for run in spent):
             return sum(run.mocker_calls for run in spent) / rollouts, sum(run.tokens for run in spent) / rollouts, "measured"
         if assumed := self.study.assumptions:
@@ -154,7 +170,7 @@ class Estimator:
 
 def require_room_for(study: Study, step: Step, folder: Path) -> None:
     """Check that the disk has room for what a step will write below its folder; DataError where it has not."""
-    estimator = Estimator(study, Workspace(study).store.records)
+    estimator = Estimator(study, Workspace(study).store.readable)
     missing = (estimator.disk(step) or 0) - folder_bytes(folder)
     if missing > 0:
         require_room(folder, missing, f"{step.step} {step.name}")

@@ -159,7 +159,7 @@ class _Planner:
     def _finished(self, kind: str) -> list[Record]:
         """The store's records of a kind, read once a plan."""
         if kind not in self.finished:
-            self.finished[kind] = self.store.records(kind)
+            self.finished[kind] = self.store.readable(kind)
         return self.finished[kind]
 
 

@@ -10,7 +10,7 @@ import yaml
 from flows.cli_costs import cost_lines
 from slca_core.config import Study, load_study
 from slca_core.parameters import parameter_count
-from tasks.estimates import Estimate
+from tasks.estimates import Estimate, require_room_for
 from tasks.plan import make_plan
 from tasks.workspace import Workspace
 from tests.test_plan import SETTINGS, finish
@@ -176,3 +176,26 @@ def test_times_of_evaluations_go_by_rollouts_and_trials_together(study_of):
     set_seconds(study_of(**BENCHMARKS), "evaluate", 20.0)  # of 10 rollouts, 6 items and 24 trials
     other = study_of(evaluation={"toucan_test": {"samples": 1}, "tau2": {"limit": 2}}, seeds=[2])
     assert estimates(other)["evaluate slca, seed 2"].seconds == pytest.approx((20 + 6) * 20.0 / 40)
+
+
+@pytest.mark.parametrize("file", ["record.json", "metrics.jsonl"])
+def test_a_damaged_file_of_another_study_stops_neither_plan_nor_training(study_of, file, capsys):
+    finish(study_of())
+    (record,) = Workspace(study_of()).store.records("train")
+    path = record.folder / file
+    path.write_text(path.read_text()[:20])
+    other = study_of(seeds=[2])
+    plan = make_plan(other)
+    (training,) = [one for one in plan.steps if one.name == "train slca, seed 2"]
+    assert (training.state, training.estimate.counted) == ("to run", "at most")
+    require_room_for(other, training.step, record.folder.parent)
+    assert " ".join(capsys.readouterr().err.split()).count("Estimates do without one record") >= 1
+
+
+def test_a_record_that_lacks_what_estimates_ask_is_done_without(study_of):
+    study = study_of()
+    finish(study)
+    for record in Workspace(study).store.records("evaluate"):
+        path = record.folder / "record.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"facts": {}, "seal": None}))
+    assert estimates(study_of(seeds=[2]))["evaluate slca, seed 2"].seconds is None

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slca_core.curation.readers import Parsed, Rejected, RejectReason, read_record, read_source
-from slca_core.curation.readers.records import MAX_LITERAL_CHARS, RecordError, parse_literal
+from slca_core.curation.readers.records import MAX_LITERAL_CHARS, RecordError, call_of, parse_literal
 from slca_core.dialogue import Dialogue, Message, Sample, ToolCall
 from slca_core.errors import DataError
 
@@ -294,3 +294,23 @@ def test_the_parallel_calls_of_a_real_toucan_row_are_one_step() -> None:
         ["add"],
         ["div"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "expected"), [("OUTER", None, "OUTER"), ("OUTER", "own", "own"), (None, None, ""), (None, "own", "own")]
+)
+def test_a_description_around_a_function_without_one_is_its_own(outer, inner, expected) -> None:
+    tool = {"type": "function", "description": outer, "function": {"name": "a", "description": inner}}
+    assert read_record({**_sharegpt(), "tools": json.dumps([tool])}).tools[0]["function"]["description"] == expected
+
+
+def test_a_description_that_is_no_text_is_rejected_by_name() -> None:
+    with pytest.raises(RecordError, match="description is 5, not text"):
+        read_record({**_sharegpt(), "tools": json.dumps([{"name": "a", "description": 5}])})
+
+
+def test_text_beside_a_call_is_rejected_by_name_unless_it_says_nothing() -> None:
+    call = {"name": "weather-now", "arguments": {}}
+    with pytest.raises(RecordError, match="extra of weather-now is not read"):
+        call_of({**call, "extra": "drop me"}, "a call")
+    assert call_of({**call, "id": "c1", "type": "function", "index": 0, "note": ""}, "a call") == ToolCall("weather-now", {})

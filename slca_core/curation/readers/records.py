@@ -197,6 +197,11 @@ def text_of(value: Any, what: str) -> str:
     return value
 
 
+# Read, or known to say nothing of what is called.
+_IDS = ("id", "call_id", "tool_call_id", "tool_use_id")
+_OF_A_CALL = frozenset({"name", "arguments", "parameters", *_IDS, "type", "index", "status"})
+
+
 def call_of(value: Any, what: str) -> ToolCall:
     """A call from {"name", "arguments"}; arguments as an object or as text, where empty text stands for no arguments."""
     if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
@@ -207,7 +212,7 @@ def call_of(value: Any, what: str) -> ToolCall:
         raise RecordError(RejectReason.AMBIGUOUS, f"{what}: arguments and parameters of {name} differ")
     if not given and "arguments" in value:
         raise RecordError(RejectReason.ARGUMENTS_NOT_OBJECT, f"{what}: arguments of {name} are null")
-    unread = [key for key, part in value.items() if key not in ("name", "arguments", "parameters") and _holds(part)]
+    unread = [key for key, part in value.items() if key not in _OF_A_CALL and _holds(part)]
     if unread:
         raise RecordError(RejectReason.BROKEN_CALL, f"{what}: {', '.join(unread)} of {name} is not read; arguments are called so")
     arguments = given[0] if given else {}
@@ -219,7 +224,7 @@ def call_of(value: Any, what: str) -> ToolCall:
 
 
 def _holds(part: Any) -> bool:
-    return isinstance(part, dict | list) and bool(part)
+    return isinstance(part, dict | list | str) and bool(part)
 
 
 def calls_of(value: Any, what: str) -> tuple[ToolCall, ...]:

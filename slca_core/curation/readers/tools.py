@@ -118,15 +118,23 @@ def _tool_of(value: Any, repairs: Counter[str]) -> dict[str, Any]:
         raise RecordError(RejectReason.BROKEN_TOOLS, f"{what}: parameters are {clip(parameters)}, not a JSON Schema")
     schema = {"type": "object", "properties": {}, **_schema_of(parameters, what, repairs)}
     _take_outer_required(places, schema)
-    description = function.get("description")
+    description = _only_one_text(places, what)
     tool: dict[str, Any] = {
         "name": function["name"],
-        "description": description if isinstance(description, str) else "",
+        "description": description,
         "parameters": schema,
     }
     if output := _only_one(places, _OUTPUT, what):
         tool["outputSchema"] = output
     return {"type": "function", "function": tool}
+
+
+def _only_one_text(places: list[dict[str, Any]], what: str) -> str:
+    """The description, the function's own before one around it."""
+    found = [place["description"] for place in places if place.get("description") not in (None, "")]
+    if wrong := [text for text in found if not isinstance(text, str)]:
+        raise RecordError(RejectReason.BROKEN_TOOLS, f"{what}: description is {clip(wrong[0])}, not text")
+    return found[0] if found else ""
 
 
 def _take_outer_required(places: list[dict[str, Any]], schema: dict[str, Any]) -> None:
