@@ -90,6 +90,10 @@ def at_home(path: Path) -> Path:
         raise ValueError(f"the home folder in {path} was expected to be somebody's, there is no such user") from None
 
 
+# A reference, as \0 here, to an address that goes on with a port and a path.
+_BEGINS_ELSEWHERE = re.compile(r"\0(?::\d+)?(?:/[^?#@\s]*)?")
+
+
 def _require_host(url: str) -> None:
     """ValueError if whoever asks for the address could not even look up its host; what is kept elsewhere may be anything."""
     try:
@@ -111,20 +115,24 @@ def checked_url(url: str) -> str:
     Raises:
         ValueError: scheme, host or port are none, or it has a query or a fragment.
     """
-    if secrets.references(secrets.require_well_formed(url)) and url.startswith("${"):
-        return url  # All of it is kept elsewhere, and is checked where it is used.
+    if _BEGINS_ELSEWHERE.fullmatch(secrets.filled(secrets.require_well_formed(url), "\0")):
+        return url  # Its host is kept elsewhere, and is checked where it is used.
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", url):
         raise ValueError("http:// or https:// with a host was expected, e.g. http://JUDGE:8016/v1")
     login, at, host = parts.netloc.rpartition("@")
-    if at and not secrets.references(login):
+    if at and not secrets.is_login_by_reference(login):
         raise ValueError(f"user and password were expected by reference, e.g. https://${{env:USER}}:${{env:PASSWORD}}@{host}")
     try:
         port = urlsplit(f"//{host}").port
     except ValueError:
         port = 0
     if port == 0 or host.endswith(":"):
-        raise ValueError(f"a port from 1 to 65535 was expected behind the host, found {host!r}")
+        raise ValueError(
+            f"a port from 1 to 65535 was expected behind the host, found {host!r}"
+            if at or "@" not in url
+            else "a host was expected behind user and password; a / in these is %2F"
+        )
     if parts.query or parts.fragment:
         raise ValueError("an address without a query (?) and a fragment (#) was expected: paths are added to it")
     _require_host(url)
@@ -133,7 +141,7 @@ def checked_url(url: str) -> str:
 
 def _as_reference(text: str | None) -> str | None:
     """How records and Prefect see a private text: what is given directly by a reference that only this run can follow."""
-    return str(secrets.reference_to(text)) if text and not secrets.references(text) else text
+    return str(secrets.reference_to(text)) if text and not secrets.is_by_reference(text) else text
 
 
 def api_url(url: str) -> str:
@@ -564,7 +572,7 @@ class ServiceConfig(Frozen):
     @property
     def private(self) -> dict[str, str]:
         """Place -> text of what may be a secret and is given directly."""
-        found = {"api_key": self.api_key} if self.api_key and not secrets.references(self.api_key) else {}
+        found = {"api_key": self.api_key} if self.api_key and not secrets.is_by_reference(self.api_key) else {}
         secrets.map_options(self.extra_body, lambda place, text: found.setdefault(f"extra_body.{place}", text))
         return found
 
@@ -585,6 +593,13 @@ class ServiceConfig(Frozen):
         if not all(math.isfinite(number) for number in _numbers(value)):
             raise ValueError("numbers were expected that JSON has; nan and infinity are none")
         return dict(secrets.require_well_formed(value))
+
+    @field_validator("api_key")
+    @classmethod
+    def _key_is_one(cls, value: str | None) -> str | None:
+        if secrets.references(value) and not secrets.is_reference(value or ""):
+            raise ValueError("one reference and nothing beside it was expected, e.g. ${env:NAME}, or the key itself")
+        return value
 
     @field_serializer("api_key", when_used="json")
     def _key_as_reference(self, value: str | None) -> str | None:
@@ -912,7 +927,7 @@ class NotifyConfig(Frozen):
     @property
     def private(self) -> dict[str, str]:
         """Place -> text of what may be a secret and is given directly."""
-        found = {"url": self.url} if self.url and not secrets.references(self.url) else {}
+        found = {"url": self.url} if self.url and not secrets.is_by_reference(self.url) else {}
         arguments = {f"command.{at}": text for at, text in enumerate(self.command) if at and secrets.is_private_argument(text)}
         return found | arguments
 
@@ -1079,7 +1094,7 @@ def _explain(item: Any, root: type[BaseModel] | None = None) -> str:
     location = ".".join(str(part) for part in item["loc"])
     if item["type"] not in _UNKNOWN_KEY:
         # A mapping is named by its place; what is wrong with it, the message says. What may be private is not repeated.
-        quiet = isinstance(item["input"], BaseModel | dict) or _PRIVATE.intersection(item["loc"])
+        quiet = isinstance(item["input"], BaseModel | dict) or _PRIVATE.intersection(item["loc"]) or "@" in str(item["input"])
         found = "" if quiet else f" (found {secrets.public_url(str(item['input']))[:80]!r})"
         return f"{location or 'study'}: {item['msg'].removeprefix('Value error, ')}{found}"
     known = _known_keys(item["loc"][:-1], root or Study)

@@ -38,6 +38,12 @@ _SECRET_NAME = re.compile(
     r"(?:^|[_-])(?:api[_-]?key|apikey|key|token|secret|passw(?:or)?d|authorization|auth|credentials?|cookie)$", re.I
 )
 _FLAG = re.compile(r"-\w|--[\w-]+")
+# What may stand around references, as \0 here, and tells nothing: a flag, a header's name, a scheme, a host.
+_FRAME = re.compile(
+    r"(?:--[\w-]+=)?(?:[A-Z][A-Za-z-]*: )?(?:(?:Bearer|Basic|Token) )?\0(?:[:/]?\0)*"
+    r"|https?://(?:\0(?::\0)?@)?(?:[\w.-]+|\0)(?::(?:\d+|\0))?(?:/+\0)*/?"
+)
+_LOGIN_BY_REFERENCE = re.compile(r"\0(?::\0)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +96,35 @@ def filled(text: str, part: str) -> str:
     return _REFERENCE.sub(lambda _: part, text)
 
 
+def is_reference(text: str) -> bool:
+    """Whether the text is one reference and nothing else."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def is_by_reference(text: str) -> bool:
+    """Whether all that may be a secret in it is kept elsewhere: what is left around its references tells nothing."""
+    return bool(references(text)) and "\0" not in text and _FRAME.fullmatch(filled(text, "\0")) is not None
+
+
+def is_login_by_reference(login: str) -> bool:
+    """Whether user and password, or both as one, are each a reference."""
+    return "\0" not in login and _LOGIN_BY_REFERENCE.fullmatch(filled(login, "\0")) is not None
+
+
+def opened(value: Any) -> Any:
+    """`value` with each text that a study gave directly and that has references of its own, in the place of the one to it."""
+
+    def text_of(found: re.Match[str]) -> str:
+        (one,) = references(found[0])
+        text = os.environ.get(one.variable, "") if one.given else ""
+        return text if references(text) else found[0]
+
+    return _change(value, lambda text: _REFERENCE.sub(text_of, text))
+
+
 def missing(value: Any) -> list[Reference]:
     """The references in `value` that this process cannot look up."""
-    return [one for one in references(value) if not os.environ.get(one.variable)]
+    return [one for one in references(opened(value)) if not os.environ.get(one.variable)]
 
 
 def resolve(value: Any, whose: str) -> Any:
@@ -105,7 +137,7 @@ def resolve(value: Any, whose: str) -> Any:
         ConfigError: something is not there.
     """
     require_present(value, whose)
-    return _change(value, lambda text: _REFERENCE.sub(lambda match: os.environ[references(match.group())[0].variable], text))
+    return _change(opened(value), _looked_up)
 
 
 def require_present(value: Any, whose: str) -> None:
@@ -140,11 +172,15 @@ def as_variables(value: Any) -> Any:
 
 def values_of(value: Any) -> set[str]:
     """What the references in `value` stand for, and each form in which a server may repeat it."""
+    value = opened(value)
     found = {os.environ[one.variable] for one in references(value) if os.environ.get(one.variable)}
     for text in _texts(value):
-        if "://" in text and "@" in text:
-            login = credentials(_REFERENCE.sub(lambda match: os.environ.get(references(match.group())[0].variable, ""), text))
-            found |= {b64encode(":".join(login).encode()).decode()} if login else set()
+        if not references(text):
+            continue
+        whole = _looked_up(text)
+        found |= {whole}
+        if "://" in text and (login := credentials(whole)):
+            found |= {b64encode(":".join(login).encode()).decode()}
     return found | {quote(one, safe="") for one in found}
 
 
@@ -176,8 +212,8 @@ def map_options(options: Mapping[str, Any], change: Callable[[str, str], str]) -
 
 
 def is_private_argument(text: str) -> bool:
-    """Whether a command's argument may be a secret: it is neither a flag nor a reference."""
-    return not _FLAG.fullmatch(text) and not references(text)
+    """Whether a command's argument may be a secret: it is neither a flag nor by reference."""
+    return not _FLAG.fullmatch(text) and not is_by_reference(text)
 
 
 def hide_arguments(argv: Sequence[str]) -> tuple[str, ...]:
@@ -187,20 +223,28 @@ def hide_arguments(argv: Sequence[str]) -> tuple[str, ...]:
 
 _PRIVATE_KEY = re.compile(r"(?:^|\.)(?:notify|extra_body|api_key|setup)(?:\.|$)")
 _PRIVATE_WORD = re.compile(r"\b(?:notify|extra_body|api_key|setup)\b['\"]?\s*:")
-_BY_REFERENCE = re.compile(r"[^\s,{}]*(?:\$\{(?:env|secret):[^{}]*\}[^\s,{}]*)+")
-_LOGIN = re.compile(r"(://)([^/\s'\"]*)@")
-_QUERY = re.compile(r"(://[^\s?#'\"]*)[?#][^\s'\"]*")
+_LOGIN = re.compile(r"(://)([^\s'\"]*)@")
+_QUERY = re.compile(r"(://[^\s?#'\"]*)[?#]([^\s'\"]*)")
+_QUERY_BY_REFERENCE = re.compile(r"[\w-]+=\0(?:&[\w-]+=\0)*")
 
 
 def _hide_argument(argument: str) -> str:
     key, separator, value = argument.removeprefix("--set=").removeprefix("--with=").partition("=")
     if separator and (_PRIVATE_KEY.search(key) or _PRIVATE_WORD.search(value)):
-        return f"{argument.removesuffix(value)}{value if _BY_REFERENCE.fullmatch(value) else MASK}"
-    return _QUERY.sub(_hide_part, _LOGIN.sub(lambda found: found[0] if references(found[2]) else f"{found[1]}{MASK}@", argument))
+        return f"{argument.removesuffix(value)}{value if is_by_reference(value) else MASK}"
+    return _QUERY.sub(_hide_query, _LOGIN.sub(_hide_login, argument))
 
 
-def _hide_part(found: re.Match[str]) -> str:
-    return found[0] if references(found[0]) else f"{found[1]}?{MASK}"
+def _hide_login(found: re.Match[str]) -> str:
+    return found[0] if is_login_by_reference(found[2]) else f"{found[1]}{MASK}@"
+
+
+def _hide_query(found: re.Match[str]) -> str:
+    return found[0] if _QUERY_BY_REFERENCE.fullmatch(filled(found[2], "\0")) else f"{found[1]}?{MASK}"
+
+
+def _looked_up(text: str) -> str:
+    return _REFERENCE.sub(lambda found: os.environ.get(references(found[0])[0].variable, ""), text)
 
 
 def _map_option(value: Any, change: Callable[[str, str], str], place: str, public: bool) -> Any:
@@ -211,7 +255,7 @@ def _map_option(value: Any, change: Callable[[str, str], str], place: str, publi
         }
     if isinstance(value, list | tuple):
         return [_map_option(part, change, f"{place}.{at}", public) for at, part in enumerate(value)]
-    return change(place, value) if isinstance(value, str) and value and not public and not references(value) else value
+    return change(place, value) if isinstance(value, str) and value and not public and not is_by_reference(value) else value
 
 
 def _is_elsewhere(value: Any) -> bool:

@@ -65,7 +65,7 @@ def refuse_overrides(load: Callable[[tuple[str, ...]], Study], overrides: tuple[
 
 def fetch(value: Any) -> None:
     """Prefect's Secret blocks that `value` refers to, into the environment."""
-    for one in secrets.references(value):
+    for one in secrets.references(secrets.opened(value)):
         if one.kind == "secret" and one.variable not in os.environ:
             os.environ[one.variable] = _block(one.name)
 

@@ -145,7 +145,8 @@ def test_a_scheduled_sweep_appears_and_a_worker_completes_it(api, deployed, work
 
     (run,) = until(ended)
     assert (run["state_name"], run["auto_scheduled"]) == ("Completed", True)
-    news = json.loads(told.read_text())
+    # Hooks begin once the run has its last state.
+    news = json.loads(until(lambda: told.exists() and told.read_text()))
     assert (news["study"], news["flow_run"], news["state"]) == ("scripted", run["name"], "completed")
     assert Path(news["report"]).is_file()
 

@@ -156,6 +156,53 @@ def test_an_error_of_a_study_repeats_nothing_private(tmp_path):
     assert "mk-" not in str(raised.value)
 
 
+MIXED = {
+    "notify": {"url": "https://h/mk/hook?x=${env:EXTRA}", "command": ["tell", "--key=mk${env:EXTRA}"]},
+    "services": {"judge": {"extra_body": {"a": ["mk-given-${env:EXTRA}"]}}},
+}
+
+
+def test_what_stands_beside_a_reference_is_private_and_goes_by_a_reference_of_its_own(environment, monkeypatch):
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    study = at_hand(Study.model_validate({**STUDY, **MIXED}))
+    assert set(study.private) == {"notify.url", "notify.command.1", "services.judge.extra_body.a.0"}
+    text = study.model_dump_json()
+    assert "mk" not in text
+    written = Study.model_validate_json(text)
+    assert resolved(written.notify) == ("https://h/mk/hook?x=mk-extra-env", ("tell", "--key=mkmk-extra-env"))
+    extra = written.services.judge.extra_body
+    assert secrets.resolve(extra, "judge") == {"a": ["mk-given-mk-extra-env"]}
+    assert secrets.hide("mk-given-mk-extra-env, mk-extra-env", secrets.values_of(extra)) == "***, ***"
+    assert identity(written.services.judge) == identity(study.services.judge)
+    monkeypatch.delenv("EXTRA")
+    with pytest.raises(ConfigError, match="expected in the environment variable EXTRA"):
+        secrets.resolve(extra, "judge")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "${env:A}",
+        "https://h:1/${env:A}",
+        "https://${env:A}:${env:B}@h/",
+        "Authorization: Bearer ${env:A}",
+        "--key=${env:A}",
+        "${env:A}:${env:B}",
+    ],
+)
+def test_what_tells_nothing_may_stand_beside_a_reference(text):
+    study = Study.model_validate({**STUDY, "notify": {"command": ["tell", text]}})
+    assert study.private == {}
+    assert study.model_dump(mode="json")["notify"]["command"] == ["tell", text]
+
+
+@pytest.mark.parametrize("key", ["mk${env:A}", "${env:A}${env:B}", "Bearer ${env:A}"])
+def test_a_key_is_one_reference_or_the_key_itself(key):
+    with pytest.raises(ValidationError, match="one reference and nothing beside it was expected"):
+        JudgeConfig(api_key=key)
+    assert JudgeConfig(api_key="mk").model_dump(mode="json")["api_key"] == str(secrets.reference_to("mk"))
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -219,6 +266,14 @@ def test_a_study_or_an_arm_that_cannot_be_read_is_a_sentence(monkeypatch, tmp_pa
         ("notify={url: '${env:HOOK}', command: [curl, mk]}", "notify=***"),
         ("services={judge: {extra_body: {a: mk}}}", "services=***"),
         ("services.judge.extra_body.a.b=mk", "services.judge.extra_body.a.b=***"),
+        ("notify.url=https://h/mk?x=${env:A}", "notify.url=***"),
+        ("--set=services.judge.extra_body.a=mk-${env:A}", "--set=services.judge.extra_body.a=***"),
+        ("services.judge.api_key=mk${env:A}", "services.judge.api_key=***"),
+        ("services.judge.url=https://${env:A}:mk@h/v1", "services.judge.url=https://***@h/v1"),
+        ("services.judge.url=https://${env:A}:${env:B}@h/v1", "services.judge.url=https://${env:A}:${env:B}@h/v1"),
+        ("services.judge.url=https://me:m/k@h/v1", "services.judge.url=https://***@h/v1"),
+        ("--endpoint=https://h/v1?k=mk&x=${env:A}", "--endpoint=https://h/v1?***"),
+        ("--endpoint=https://h/v1?x=${env:A}", "--endpoint=https://h/v1?x=${env:A}"),
         ("services.judge.api_key=mk", "services.judge.api_key=***"),
         ("services.judge.api_key_env=JUDGE_KEY", "services.judge.api_key_env=JUDGE_KEY"),
         ("services.judge.url=http://me:m@k@h:1/v1", "services.judge.url=http://***@h:1/v1"),
@@ -285,6 +340,10 @@ def test_the_login_of_an_endpoint_is_in_no_address_that_is_written(monkeypatch):
         ("http://h:99999/v1", "a port from 1 to 65535 was expected"),
         ("http://h:port/v1", "a port from 1 to 65535 was expected"),
         ("http://me:mk@h/v1", "user and password were expected by reference"),
+        ("http://${env:A}:mk@h/v1", "user and password were expected by reference"),
+        ("http://mk${env:A}@h/v1", "user and password were expected by reference"),
+        ("${env:A}:mk@h/v1", "http:// or https:// with a host was expected"),
+        ("http://me:m/k@h/v1", "a host was expected behind user and password"),
         ("http://h/v1?key=mk", "an address without a query"),
         ("http://h/v1#x", "an address without a query"),
         ("http://${env:}@h/v1", "name an environment variable"),

@@ -7,7 +7,6 @@ call that cannot be read is a wrong answer.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -114,7 +113,7 @@ def _play(
     if config.data_dir:
         needed["TAU2_DATA_DIR"] = str(config.data_dir.resolve())
     secrets.require_present(asked, "tau2-bench")
-    kept = {one.variable: os.environ[one.variable] for one in secrets.references(asked)}
+    kept = {one.variable: secrets.resolve(str(one), "tau2-bench") for one in secrets.references(asked)}
     hidden = secrets.values_of(asked)
     lines = worker.run(folder, secrets.as_variables(job), {**kept, **needed}, hidden=hidden, on_poll=on_poll)
     return sorted(lines, key=lambda line: (config.domains.index(line["domain"]), line["id"], line["trial"]))
