@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
 from slca_core.config import Study
 from slca_core.errors import ConfigError, ServiceError
 from slca_core.services.process import LOOPBACK, require_free, start, stop, tail
+from slca_core.terminal import terminal
 from tasks.mlflow_store import open_store, store_lock, store_path, store_uri
 from tasks.workspace import Workspace
 
-console = Console()
+console = terminal()
 # A viewer needs one worker and nothing that works through jobs: 15 processes and 2.8 GB else.
 _ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
@@ -33,7 +32,7 @@ def show(study: Study, study_file: Path, port: int) -> None:
     # However this process ends, its child is tethered to it.
     pages = start([sys.executable, "-m", "mlflow", "server", "--workers", "1", *where], log, _ENVIRONMENT)
     try:
-        console.print(f"MLflow: http://{LOOPBACK}:{port}  (experiment {study.name}; Ctrl-C ends it)", highlight=False)
+        console.print(f"MLflow: http://{LOOPBACK}:{port}  (experiment {study.name}; Ctrl-C ends it)")
         pages.wait()
     finally:
         stop(pages)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich import box
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from slca_core.terminal import terminal
 from tasks.verify import Verified
 
-console = Console()
+console = terminal()
 _COLOURS = {"as recorded": "green", "partly": "yellow", "differs": "red"}
 _PARTLY = (
     "partly: recorded before each file's digest was kept; the main output is as recorded. --stamp adds the digests of the files "
@@ -30,17 +30,16 @@ def show(verified: Iterable[Verified]) -> None:
         column.justify = "right"
     for one in found:
         counts = (f"{one.files:,}", f"{one.bytes / 1e6:,.1f}") if one.files else ()
-        table.add_row(escape(one.name), f"[{_COLOURS[one.state]}]{one.state}[/]", *counts)
+        table.add_row(one.name, Text(one.state, _COLOURS[one.state]), *counts)
     console.print(table)
     if any(one.state == "partly" for one in found):
-        console.print(_PARTLY, highlight=False)
+        console.print(_PARTLY)
     faults = [f"{one.name}: {fault}" for one in found for fault in one.faults]
     for fault in faults:
-        console.print(fault, highlight=False, markup=False, soft_wrap=True)
+        console.print(fault, soft_wrap=True)
     if faults:
         console.print(
             "Put back what was recorded, or delete a step's folder below artifacts/: the next run then makes that step again.",
-            highlight=False,
             soft_wrap=True,
         )
         raise SystemExit(1)

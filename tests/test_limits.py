@@ -48,6 +48,7 @@ def two_runs(tmp_path, monkeypatch):
     while (one := make_plan(study).to_run[0].step).step != "train":
         make(study, one)
     made = {one.name: one.record for one in make_plan(study).steps}
+    (made["finetune sft"].folder / "model").mkdir()
     Tracking(study)  # MLflow makes its store once.
     spans: list[tuple[float, float]] = []
 
@@ -64,7 +65,7 @@ def two_runs(tmp_path, monkeypatch):
 
     @flow
     def compare() -> list[tuple[float, float]]:
-        services = SimpleNamespace(urls=lambda roles: {})
+        services = SimpleNamespace(urls=lambda roles: {}, settings=study.services, key_files={})
         data, sft = made["curate"], made["finetune sft"]
         runs = [training.train_arm.submit(study, arm, 1, data, sft, services) for arm in study.arms]
         assert [run.result().facts["updates"] for run in runs] == [2, 2]

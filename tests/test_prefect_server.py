@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from slca_core.config import REPOSITORY
+from tasks.workspace import quiet_environment
 from tests.waiting import is_gone, wait_until
 
 
@@ -21,7 +22,8 @@ def start(tmp_path):
     def run(code: str) -> subprocess.Popen:
         imports = "from pathlib import Path\nfrom tasks.prefect_server import is_private, private_server\n"
         script = f"{imports}with private_server(Path({str(tmp_path)!r})):\n"
-        env = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"} | {"PREFECT_HOME": str(tmp_path)}
+        (tmp_path / "prefect").mkdir()
+        env = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"} | quiet_environment(tmp_path)
         text = script + textwrap.indent(textwrap.dedent(code), "    ")
         return subprocess.Popen([sys.executable, "-c", text], cwd=REPOSITORY, env=env, stdout=subprocess.PIPE, text=True)
 

@@ -45,13 +45,13 @@ def test_folders_of_processes_that_are_gone_are_removed_and_others_stay(tmp_path
     for name in (*stay, f"{host}-{gone}"):
         (run / name).mkdir(parents=True)
         (run / name / "socket").write_text("")
-    stay_there = {f"slca-{os.getpid()}-ab", f"slca-tests-{gone}", "another"}
-    for name in (*stay_there, f"slca-{gone}-ab"):
+    stay_there = {f"slca-{host}-{os.getpid()}-ab", f"slca-0000-{gone}-ab", f"slca-tests-{gone}", "another"}
+    for name in (*stay_there, f"slca-{host}-{gone}-ab"):
         (temporary / name).mkdir()
-    (temporary / f"slca-{gone}-link").symlink_to(run)
+    (temporary / f"slca-{host}-{gone}-link").symlink_to(run)
     leftovers.sweep(run)
     assert names(run) == stay
-    assert names(temporary) == {*stay_there, f"slca-{gone}-link"}
+    assert names(temporary) == {*stay_there, f"slca-{host}-{gone}-link"}
 
 
 def test_a_run_sweeps_first_and_has_a_folder_of_its_own_for_sockets(tmp_path, temporary, gone, monkeypatch):
