@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import httpx
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.concurrency.sync import concurrency
 from prefect.context import TaskRunContext
@@ -26,6 +28,8 @@ from tasks.services import study_roles
 
 GPUS, SERVICES = "slca-gpus", "slca-services"
 _SOON_S = 5.0
+# How long a server may be away, and how soon it is asked again.
+AWAY_S, _AGAIN_S = 180.0, 1.0
 
 
 def slots(study: Study) -> dict[str, int]:
@@ -60,13 +64,26 @@ def limited(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return decorate
 
 
+def _acquire(stack: ExitStack, name: str, occupy: int) -> None:
+    """Take the slots until `stack` closes; a server that is away, as one that was killed and is started again, is asked again."""
+    deadline = time.monotonic() + AWAY_S
+    while True:
+        try:
+            stack.enter_context(concurrency(name, occupy=occupy))
+            return
+        except ConcurrencySlotAcquisitionError as error:
+            if not isinstance(error.__cause__, httpx.TransportError) or time.monotonic() > deadline:
+                raise
+        time.sleep(_AGAIN_S)
+
+
 @contextmanager
 def _hold(name: str, occupy: int) -> Iterator[None]:
     waits = threading.Timer(_SOON_S, say, (f"waiting for {occupy} of the slots of Prefect's limit {name}",))
     waits.start()
     with ExitStack() as stack:
         try:
-            stack.enter_context(concurrency(name, occupy=occupy))
+            _acquire(stack, name, occupy)
         except ConcurrencySlotAcquisitionError as error:
             raise ConfigError(
                 f"{occupy} slots of Prefect's limit {name} were expected for a step of this study, the server refused them: "

@@ -120,7 +120,7 @@ def test_an_error_of_the_block_is_the_callers(tmp_path):
 
 
 @pytest.mark.e2e
-def test_a_study_is_gone_within_ten_seconds_and_goes_on_later_even_without_prefects_server(tmp_path):
+def test_a_study_is_gone_within_ten_seconds_from_wherever_it_is(tmp_path):
     path = tmp_path / "study.yaml"
     slow = {"arms": ["grpo"], "rl": {**STUDY["rl"], "updates": 30}, "evaluation": {"toucan_test": {"samples": 12}}}
     path.write_text(yaml.safe_dump({**STUDY, **slow, "root": str(tmp_path / "state")}))
@@ -143,9 +143,3 @@ def test_a_study_is_gone_within_ten_seconds_and_goes_on_later_even_without_prefe
         said = log.read_text()
         assert sentence in said
         assert "Traceback" not in said
-    process = begin()
-    assert wait_until(lambda: "prefect server" in kills.victims(process.pid), 300)
-    assert wait_until(lambda: kills.is_working(study, process.pid), 300)
-    kills.victims(process.pid)["prefect server"].kill()
-    assert process.wait(300) == 0, log.read_text()[-2000:]
-    assert "the Prefect server ended with code -9; it is started again" in log.read_text()

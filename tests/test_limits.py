@@ -7,15 +7,18 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
+import httpx
 import pytest
 from prefect import flow, task
 from prefect.client.orchestration import get_client
+from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.concurrency.sync import concurrency
 
 import tasks.train as training
 from slca_core.config import GpuProfile, JudgeConfig, ServicesConfig, Study, load_study
 from slca_core.errors import ConfigError
 from slca_core.trainer.spec import TrainSpec
+from tasks import limits
 from tasks.limits import GPUS, SERVICES, limited, slots
 from tasks.plan import make_plan
 from tasks.tracking import Tracking
@@ -114,3 +117,19 @@ def test_a_limit_below_what_one_step_holds_is_named(server):
 )
 def test_a_step_holds_the_gpus_of_its_profile_and_a_slot_at_shared_services(changes, held):
     assert slots(STUDY.model_copy(update=changes)) == held
+
+
+def test_a_server_that_is_away_for_a_moment_is_asked_again(monkeypatch):
+    asked: list[int] = []
+
+    @contextmanager
+    def away_once(name: str, occupy: int):
+        asked.append(occupy)
+        if len(asked) == 1:
+            raise ConcurrencySlotAcquisitionError("no slots") from httpx.ConnectError("All connection attempts failed")
+        yield
+
+    monkeypatch.setattr(limits, "concurrency", away_once)
+    monkeypatch.setattr(limits, "_AGAIN_S", 0.01)
+    with limits._hold(GPUS, 1):
+        assert asked == [1, 1]

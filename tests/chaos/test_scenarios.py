@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from slca_core.json_lines import read_lines
@@ -9,6 +11,8 @@ from tests.chaos import outcome, scenarios
 from tests.chaos.conftest import UPDATES, write_study
 
 pytestmark = pytest.mark.e2e
+# Minutes each on two busy cores: part of `make acceptance`.
+acceptance = pytest.mark.skipif("SLCA_ACCEPTANCE" not in os.environ, reason="part of make acceptance")
 PAUSED = ("trainer", "stand-ins", "policy server")
 
 
@@ -32,6 +36,7 @@ def test_two_runs_and_another_study_in_one_root_do_no_step_twice(undisturbed, st
     assert made == alone
 
 
+@acceptance
 def test_a_clock_that_was_set_back_bears_on_nothing(undisturbed, start, tmp_path):
     study, path = write_study(tmp_path)
 
@@ -42,6 +47,7 @@ def test_a_clock_that_was_set_back_bears_on_nothing(undisturbed, start, tmp_path
     check(study, undisturbed[1])
 
 
+@acceptance
 def test_a_disk_that_fills_up_is_one_sentence_and_the_run_goes_on_once_there_is_room(undisturbed, start, tmp_path):
     first, expected = undisturbed
     needed = sum(path.stat().st_size for path in first.root.rglob("*") if path.is_file()) // 2**20
