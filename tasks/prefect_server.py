@@ -17,7 +17,7 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 
-from slca_core.services.process import LOOPBACK, free_port, keep_serving
+from slca_core.services.process import keep_serving, listen
 from tasks.progress import say
 
 _PRIVATE = "SLCA_PRIVATE_PREFECT"
@@ -32,21 +32,23 @@ def private_server(root: Path) -> Iterator[None]:
     if get_current_settings().api.url:
         yield
         return
-    port = free_port()
+    # Ours, so that no client of a server that is started again finds it away: Prefect's give up at the first refusal.
+    door = listen()
     argv = [
         *(sys.executable, "-m", "uvicorn", "--app-dir", str(prefect.__module_path__.parent)),
-        *("--factory", "prefect.server.api.server:create_app", "--host", LOOPBACK, "--port", str(port)),
+        *("--factory", "prefect.server.api.server:create_app", "--fd", str(door.fileno())),
         *("--log-level", "error", "--lifespan", "on"),
     ]
     log = root.resolve() / "logs" / f"prefect-{os.getpid()}.log"
     # Loopback is shared by all who use this machine.
     password = f"slca:{token_urlsafe(32)}"
     with (
+        door,
         # Its state is in the database: one that is killed goes on where it was, and whoever asks meanwhile asks again.
         keep_serving(
             "Prefect server",
             argv,
-            port=port,
+            port=door.getsockname()[1],
             log=log,
             say=say,
             health="/api/health",
@@ -54,6 +56,7 @@ def private_server(root: Path) -> Iterator[None]:
             timeout_s=180,
             restarts=10,
             of_run=True,
+            fds=(door.fileno(),),
         ) as url,
         temporary_settings({PREFECT_API_URL: f"{url}/api", PREFECT_API_AUTH_STRING: password}),
     ):

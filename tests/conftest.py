@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,20 @@ from tasks.workspace import quiet_environment
 
 STATE = Path(tempfile.mkdtemp(prefix="slca-tests-"))
 os.environ.update(quiet_environment(STATE))
-(STATE / "prefect").mkdir()  # Where the database of a server lies that a test gives another home.
 
 
 def pytest_unconfigure() -> None:
     shutil.rmtree(STATE, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _environment_as_before() -> Iterator[None]:
+    """A command settles Prefect and MLflow below its study's root, for the process's life: no test leaves that to the next."""
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +47,10 @@ def prefect_api(tmp_path_factory):
 
     home, port = tmp_path_factory.mktemp("prefect"), free_port()
     argv = [sys.executable, "-m", "prefect", "server", "start", "--host", LOOPBACK, "--port", str(port)]
-    env = {"PREFECT_HOME": str(home), "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2"}
+    database = f"sqlite+aiosqlite:///{home / 'prefect.db'}"
+    env = {
+        **{"PREFECT_HOME": str(home), "PREFECT_API_DATABASE_CONNECTION_URL": database},
+        "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
+    }
     with serve("Prefect server", argv, port=port, log=home / "server.log", health="/api/health", env=env, timeout_s=180) as url:
         yield f"{url}/api"

@@ -25,7 +25,9 @@ def start(tmp_path):
         (tmp_path / "prefect").mkdir()
         env = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"} | quiet_environment(tmp_path)
         text = script + textwrap.indent(textwrap.dedent(code), "    ")
-        return subprocess.Popen([sys.executable, "-c", text], cwd=REPOSITORY, env=env, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [sys.executable, "-c", text], cwd=REPOSITORY, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
 
     return run
 
@@ -55,3 +57,36 @@ def test_it_ends_with_a_run_that_is_killed(start):
     process.kill()
     process.wait()
     assert wait_until(lambda: all(is_gone(server.pid) for server in servers), 30)
+
+
+def test_a_run_whose_server_is_killed_goes_on_with_the_next_one(start, tmp_path):
+    """Subflows and tasks begin with a client of their own while it is away."""
+    process = start("""
+        import os
+        import psutil
+        from prefect import flow, task
+
+        def kill():
+            for child in psutil.Process().children(recursive=True):
+                child.kill()
+
+        one_more = task(lambda number: number + 1)
+
+        @flow
+        def inner(number):
+            return one_more.submit(number).result()
+
+        @flow
+        def outer():
+            number = inner(0)
+            kill()
+            number = inner(number)
+            kill()
+            return one_more.submit(number).result()
+
+        print("->", outer())
+    """)
+    out, _ = process.communicate(timeout=300)
+    said = out.splitlines()
+    assert (process.returncode, said[-1]) == (0, "-> 3"), out
+    assert sum("ended with code -9; it is started again" in line for line in said) == 2, out

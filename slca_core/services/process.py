@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import socket
@@ -37,6 +38,13 @@ def free_port() -> int:
         if not 10002 <= port <= 19999:
             return port
     raise ServiceError("No free loopback port outside 10002-19999 was found in 100 tries.")
+
+
+def listen() -> socket.socket:
+    """A socket that listens on a free loopback port. Who asks while a server it is handed to is down waits in its queue."""
+    door = socket.create_server((LOOPBACK, free_port()), backlog=2048)
+    door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # Of the connections, which inherit it.
+    return door
 
 
 def require_free(port: int, purpose: str) -> int:
@@ -93,14 +101,16 @@ def keep_serving(
     silent_s: float = 60,
     poll_s: float = 1.0,
     of_run: bool = False,
+    fds: Sequence[int] = (),
 ) -> Iterator[str]:
     """As `serve`, and the server is started again if it ends or does not answer `health` for `silent_s`; `restarts` times at most.
 
     The log of each attempt stays, under the number of the attempt. `say` hears of every restart, and of giving up. A server
-    `of_run` is left by `stop_all`.
+    `of_run` is left by `stop_all`; every attempt inherits the descriptors `fds`.
     """
     url = f"http://{LOOPBACK}:{port}"
-    process = start(argv, log, env or {}, of_run=of_run)
+    start_one = functools.partial(start, argv, log, env or {}, of_run=of_run, fds=fds)
+    process = start_one()
     ended = threading.Event()
 
     def watch() -> None:
@@ -116,7 +126,7 @@ def keep_serving(
                     say(f"the {name} {why}; it was started {restarts + 1} times and is left alone")
                     return
                 say(f"the {name} {why}; it is started again")
-                process = start(argv, log, env or {}, of_run=of_run)
+                process = start_one()
             except OSError as error:
                 say(f"the {name} {why}, and cannot be started again: {error}")
                 return
@@ -151,13 +161,14 @@ def _wait_until_down(process: subprocess.Popen[bytes], url: str, ended: threadin
 
 
 def start(
-    argv: Sequence[str], log: Path, env: Mapping[str, str], *, inherit: bool = True, of_run: bool = False
+    argv: Sequence[str], log: Path, env: Mapping[str, str], *, inherit: bool = True, of_run: bool = False, fds: Sequence[int] = ()
 ) -> subprocess.Popen[bytes]:
     """Starts `argv` in a process group of its own, tethered to this process, its output in `log`.
 
     Args:
         inherit: False gives it `env` and nothing else of this process's environment.
         of_run: the whole run needs it; `stop_all` leaves it.
+        fds: open descriptors that it inherits.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **env} if inherit else dict(env)
@@ -170,6 +181,7 @@ def start(
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             env=environment,
+            pass_fds=fds,
         )
     _running.add(process)
     if of_run:

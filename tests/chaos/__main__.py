@@ -51,7 +51,8 @@ def killed(wanted: int, draw: random.Random, expected: Said) -> list[bool]:
     table = Table("kill", "after", "under way", box=box.SIMPLE_HEAD)
     while len(done) < wanted:
         study, path = write_study(f"killed{len(done)}")
-        new = kills.disturb(starter(path), study, draw, kills=wanted - len(done), within_s=WITHIN_S)
+        log = path.with_suffix(".log")
+        new = kills.disturb(starter(path), study, draw, kills=wanted - len(done), within_s=WITHIN_S, log=log)
         for kill in new:
             table.add_row(kill.victim, f"{kill.after_s:.0f} s", kill.stage)
         done += new

@@ -19,6 +19,7 @@ from slca_core.config import Study
 from slca_core.json_lines import read_lines
 from slca_core.lease import HOLDER
 from slca_core.records import RECORD
+from slca_core.services.process import tail
 
 GONE_S = 30.0
 # Kind of process -> how it is known by its command line. The first that fits names it.
@@ -43,9 +44,11 @@ class Kill:
     stage: str
 
 
-def disturb(start: Callable[[], subprocess.Popen], study: Study, draw: random.Random, *, kills: int, within_s: float) -> list[Kill]:
+def disturb(
+    start: Callable[[], subprocess.Popen], study: Study, draw: random.Random, *, kills: int, within_s: float, log: Path
+) -> list[Kill]:
     """Runs the study to its end, killing `kills` times on the way: at most `within_s` after an attempt has taken up a step, or has
-    another process at work.
+    another process at work. What the attempts say is in `log`.
 
     Returns the kills that were done; they are fewer if the study finished before.
 
@@ -60,7 +63,8 @@ def disturb(start: Callable[[], subprocess.Popen], study: Study, draw: random.Ra
         else:
             let_run(process, study, draw.uniform(0, within_s), draw.choice((is_working, has_children)))
         if process.poll() is not None:
-            assert process.returncode == 0, f"an attempt that nobody disturbed failed with code {process.returncode}, after {done}"
+            said = tail(log, lines=60)
+            assert process.returncode == 0, f"left alone, an attempt failed with code {process.returncode}, after {done}:\n{said}"
             return done
         kind, victim = draw.choice(sorted(victims(process.pid).items()))
         done.append(Kill(kind, time.monotonic() - began, stage(study)))

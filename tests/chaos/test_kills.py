@@ -21,7 +21,7 @@ def test_a_study_killed_at_random_ends_as_an_undisturbed_one(undisturbed, start,
         study, path = write_study(tmp_path_factory.mktemp("disturbed"))
         for step in ("curate", "policy"):  # Not what this is about, and no step of theirs is short.
             shutil.copytree(first.root / "artifacts" / step, study.root / "artifacts" / step)
-        done += kills.disturb(start(path), study, draw, kills=KILLS - len(done), within_s=12)
+        done += kills.disturb(start(path), study, draw, kills=KILLS - len(done), within_s=12, log=path.with_name("log"))
         outcome.check_books(study, UPDATES)
         assert (outcome.tables(study), outcome.checkpoints(study)) == expected
     assert len({kill.victim for kill in done}) >= 2, f"kinds of processes that were killed: {done}"
