@@ -489,6 +489,13 @@ def test_an_answer_that_fits_no_call_is_rejected(tmp_path, record, named):
     assert named in left_out
 
 
+@pytest.mark.parametrize("beside", [{"arguments": {"room": "hall"}}, {"name": "horn"}, {"call_id": "a"}])
+def test_what_stands_beside_the_function_of_a_call_is_not_dropped(tmp_path, beside):
+    record = answered({"content": "on"}, {"content": "off"}, ids=(None, None))
+    record["messages"][1]["tool_calls"][1] |= beside
+    assert f"tool_calls.{next(iter(beside))} is not read" in one(tmp_path, record)["left_out"]
+
+
 def _messages(argument: Any, default: Any = None) -> dict[str, Any]:
     call = {"function": {"name": "book", "arguments": {"day": argument}}}
     tool = {"name": "book", "parameters": {"type": "object", "properties": {"day": {"type": "string", "default": default}}}}

@@ -8,6 +8,7 @@ them all, and refuses the field it does not know.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -156,8 +157,15 @@ def calls_on(turn: dict[str, Any], where: str) -> tuple[tuple[ToolCall, ...], tu
     if not isinstance(listed, list):
         raise RecordError(RejectReason.BROKEN_CALL, f"{where}.tool_calls is {clip(listed)}, not a list")
     items = [decode(item, f"{where}.tool_calls") for item in listed]
-    calls = tuple(call_of(item.get("function", item) if isinstance(item, dict) else item, f"{where}.tool_calls") for item in items)
+    calls = tuple(_listed_call(item, f"{where}.tool_calls") for item in items)
     return calls, _ids(items, f"{where}.tool_calls")
+
+
+def _listed_call(item: Any, where: str) -> ToolCall:
+    if not isinstance(item, dict) or "function" not in item:
+        return call_of(item, where)
+    _refuse_unread(item, where, ("function",))
+    return call_of(item["function"], where)
 
 
 def _ids(calls: list[dict[str, Any]], where: str) -> tuple[str | None, ...]:
@@ -175,10 +183,10 @@ def _only_one(turn: dict[str, Any], names: tuple[str, ...], where: str) -> Any:
     return values[0] if values else None
 
 
-def _refuse_unread(turn: dict[str, Any], where: str) -> None:
+def _refuse_unread(turn: dict[str, Any], where: str, read: Collection[str] = _READ) -> None:
     """Numbers and flags beside a message are weights and masks; text, lists and objects may be part of what was said."""
     for key, value in turn.items():
-        if key not in _READ and key not in _ASIDE and value and isinstance(value, str | dict | list):
+        if key not in read and key not in _ASIDE and value and isinstance(value, str | dict | list):
             raise RecordError(RejectReason.UNREAD_FIELD, f"{where}.{key} is not read: {clip(value)}")
 
 
