@@ -36,6 +36,8 @@ FUNNEL: Mapping[str, str] = MappingProxyType(
         "read": "Records read",
         "parsed": "Records parsed",
         "rejected": "Records quarantined as unreadable",
+        "repaired": "Tool schemas put into today's words",
+        "findings": "Records no rollout can use, or whose gold call its own schema refuses",
         "filtered": "Filtered",
         "dialogues": "Dialogues kept",
         "samples": "Samples",

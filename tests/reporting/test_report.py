@@ -30,6 +30,8 @@ MANIFEST = {
     "seed": 0,
     "read": 9,
     "rejected": {"bad_json": 2},
+    "repaired": {"python type names": 3},
+    "findings": {"gold call refused": 1},
     "splits": {"test": {"x": 1, "y": 2}, "sft": {"x": 4}},
     "files": {"a": "digest"},
 }
@@ -211,9 +213,11 @@ def test_a_report_without_curves_says_so(tmp_path):
 def test_the_funnel_sums_its_parts_and_leaves_out_what_is_no_count():
     lines = [(line.name, line.count, line.depth) for line in funnel(MANIFEST)]
     assert lines[:3] == [("Records read", 9, 0), ("Records quarantined as unreadable", 2, 0), ("bad json", 2, 1)]
+    assert ("Tool schemas put into today's words", 3, 0) in lines
+    assert ("gold call refused", 1, 1) in lines
     assert ("Samples in splits", 7, 0) in lines
     assert ("test", 3, 1) in lines
-    assert len(lines) == 9
+    assert len(lines) == 13
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(4.04, "4.0 s"), (59.6, "1 min 0 s"), (620, "10 min 20 s"), (7800, "2 h 10 min")])
