@@ -195,6 +195,24 @@ def verify(
 
 
 @app.command()
+def adopt(
+    study_file: StudyFile,
+    steps: Annotated[list[str] | None, typer.Argument(metavar="[STEP]...", help='as plan has them: "train grpo, seed 1"')] = None,
+    overrides: Overrides = None,
+    every: Annotated[bool, typer.Option("--all", help="every step that would run again for its code or packages alone")] = False,
+    reason: Annotated[str, typer.Option(help="why the records hold today; shown wherever their figures are")] = "",
+) -> None:
+    """Take finished steps over that other code or packages made: they are not run again, and tables say so."""
+    if every == bool(steps):
+        raise ConfigError("Steps were expected by their names, or --all. `slca plan` has the names.")
+    study = _load(study_file, overrides, writing=True)
+    from flows import cli_adopt
+    from tasks.adopt import adopt as adopted
+
+    cli_adopt.show(adopted(study, reason, tuple(steps or ())))
+
+
+@app.command()
 def ui(study_file: StudyFile, overrides: Overrides = None, port: Annotated[int, typer.Option(help="loopback port")] = 5000) -> None:
     """Open MLflow on the study's runs."""
     study = _load(study_file, overrides, writing=True)

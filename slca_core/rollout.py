@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from slca_core import chat
 from slca_core.calls import ParsedTurn, parse_turn
@@ -31,15 +31,8 @@ from slca_core.rewards.rltr import rltr_reward
 from slca_core.schemas import ToolSet
 from slca_core.services.client import Lines
 from slca_core.simulator.sgls import MALFORMED_CALL, Ask, Observation, simulate
+from slca_core.tokenizer import Tokenizer, decode, encode, shorten
 from slca_core.verdict import Verdict, decide
-
-
-class Tokenizer(Protocol):
-    """What is used of a transformers tokenizer."""
-
-    def __call__(self, text: str, *, add_special_tokens: bool) -> Mapping[str, list[int]]: ...
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool, clean_up_tokenization_spaces: bool) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,25 +515,6 @@ def _rewards(
     r_tool, r_sum = apply_omission(r_tool, rating_score(said.rating), measured["omitted"], scoring.omission_penalty)
     outcome = float(said.verdict == "Solved") if scoring.judges_outcome else reference
     return r_tool, r_sum, apply_omission_to_outcome(outcome, measured["omitted"])
-
-
-def encode(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Token ids of one piece, without added special tokens."""
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def decode(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
-    """The text of `ids` as it was written, special tokens included."""
-    return tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-
-
-def shorten(tokenizer: Tokenizer, text: str, limit: int) -> str:
-    """`text` cut in the middle to at most about `limit` tokens, the cut marked."""
-    ids = encode(tokenizer, text)
-    if len(ids) <= limit:
-        return text
-    half = limit // 2
-    return decode(tokenizer, ids[:half]) + " ...cut... " + decode(tokenizer, ids[-half:])
 
 
 def prompts_that_fit(samples: Sequence[Sample], tokenizer: Tokenizer, limits: Limits) -> tuple[list[Sample], int]:

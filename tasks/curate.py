@@ -11,6 +11,7 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from slca_core import pins
 from slca_core.config import DataConfig, Study
 from slca_core.curation.generator import write_records
 from slca_core.curation.inspection import summary
@@ -55,7 +56,14 @@ def curation_step(study: Study, *, planned: bool = False) -> Step:
         for name, paths in _sources(data).items():
             absent = [path for path in paths if planned and not path.exists()]
             inputs[name] = not_there(absent[0]) if absent else _source_digest(paths, of_file)
-    return Step(step="curate", name=study.name, config=config, inputs=inputs, code=CODE)
+    return Step(
+        step="curate",
+        name=study.name,
+        config=config,
+        inputs=inputs,
+        code=CODE,
+        packages=pins.pinned(study.machine, (*pins.TOOL_SCHEMAS, *pins.TABLES)),
+    )
 
 
 def _sources(data: DataConfig) -> dict[str, tuple[Path, ...]]:

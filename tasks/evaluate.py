@@ -13,8 +13,8 @@ import pandas as pd
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from slca_core import pins
 from slca_core.benchmarks import bfcl, tau2
-from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.config import Study
 from slca_core.errors import ConfigError
 from slca_core.records import Record, Step
@@ -24,6 +24,7 @@ from slca_core.reporting.tables import Condition
 from slca_core.results import read_results, results_digest
 from slca_core.rollout import Limits, Scoring
 from slca_core.services.frozen import Serving
+from slca_core.services.policy_server import PolicyServer
 from slca_core.services.two_stage import two_stage
 from slca_core.trainer.serve import served
 from tasks.benchmarks import JOURNAL, Asked, ask_others, ask_toucan
@@ -41,18 +42,26 @@ CODE = (
     "slca_core.benchmarks.toucan",
     "slca_core.calls",
     "slca_core.chat",
+    "slca_core.checker",
+    "slca_core.curation.rows",
     "slca_core.dialogue",
+    "slca_core.failures",
     "slca_core.judge",
     "slca_core.rewards",
     "slca_core.rollout",
     "slca_core.schemas",
     "slca_core.schema_bounds",
+    "slca_core.services.cache",
     "slca_core.services.client",
     "slca_core.services.frozen",
     "slca_core.simulator",
     "slca_core.tags",
+    "slca_core.tokenizer",
+    "slca_core.trainer.arguments",
+    "slca_core.trainer.cpu.settings",
     "slca_core.trainer.serve",
     "slca_core.transcript",
+    "slca_core.verdict",
 )
 BFCL_CODE = ("slca_core.benchmarks.bfcl", "slca_core.benchmarks.worker", "slca_core.benchmarks.workers.bfcl_worker")
 TAU2_CODE = ("slca_core.benchmarks.tau2", "slca_core.benchmarks.worker", "slca_core.benchmarks.workers.tau2_worker")
@@ -105,7 +114,16 @@ def benchmarks_step(
         code.append("slca_core.services.two_stage")
     config["services"] = services_identity(study.services, dict.fromkeys(roles))
     kind, placed = ("evaluate", placement(study)) if of_study else ("benchmark", {})
-    return Step(step=kind, name=name, config=config, inputs=inputs, code=tuple(code), placement=placed, scratch=(JOURNAL,))
+    return Step(
+        step=kind,
+        name=name,
+        config=config,
+        inputs=inputs,
+        code=tuple(code),
+        packages=pins.pinned(study.machine, pins.ROLLOUTS if with_toucan else pins.SERVING),
+        placement=placed,
+        scratch=(JOURNAL,),
+    )
 
 
 def require_room(study: Study) -> None:

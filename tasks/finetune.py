@@ -10,14 +10,15 @@ from typing import Any, Literal
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from slca_core import pins
 from slca_core.config import CpuProfile, Study
-from slca_core.curation.pipeline import read_split
+from slca_core.curation.rows import read_split
 from slca_core.fingerprint import checkpoint_digest
 from slca_core.policy import adopt_chat_format, create_policy, require_checkpoint
 from slca_core.records import Record, Step, not_there
 from slca_core.trainer import loopback
 from slca_core.trainer.arguments import sft_arguments, sft_launch
-from slca_core.trainer.datasets import with_demonstration, write_sft_rows
+from slca_core.trainer.demonstrations import with_demonstration, write_sft_rows
 from slca_core.trainer.launch import environment, python_for, run_module
 from tasks.curate import split_path
 from tasks.estimates import require_room_for
@@ -27,14 +28,22 @@ from tasks.progress import bar, say
 from tasks.tracking import Tracking
 from tasks.workspace import Workspace
 
-POLICY_CODE = ("slca_core.policy", "slca_core.chat", "slca_core.dialogue", "slca_core.tags", "slca_core.trainer.datasets")
+POLICY_CODE = (
+    "slca_core.chat",
+    "slca_core.dialogue",
+    "slca_core.policy",
+    "slca_core.tags",
+    "slca_core.tokenizer",
+    "slca_core.trainer.demonstrations",
+)
 CODE = (
     "slca_core.chat",
     "slca_core.dialogue",
     "slca_core.tags",
+    "slca_core.tokenizer",
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu",
-    "slca_core.trainer.datasets",
+    "slca_core.trainer.demonstrations",
     "slca_core.trainer.run_sft",
 )
 Splits = tuple[Literal["sft", "rl", "sft_full"], ...]
@@ -58,7 +67,15 @@ def policy_step(study: Study, data: Record, *, planned: bool = False) -> Step:
     else:
         folder = require_checkpoint(policy.checkpoint)
         config, inputs = {}, {"checkpoint": checkpoint_digest(folder, Workspace(study).inputs.file_digest)}
-    return Step(step="policy", name=study.name, config=config, inputs=inputs, code=POLICY_CODE, placement=placement(study))
+    return Step(
+        step="policy",
+        name=study.name,
+        config=config,
+        inputs=inputs,
+        code=POLICY_CODE,
+        packages=pins.pinned(study.machine, pins.POLICY),
+        placement=placement(study),
+    )
 
 
 def finetune_step(study: Study, data: Record, policy: Record, name: str, splits: Splits, epochs: int) -> Step:
@@ -69,6 +86,7 @@ def finetune_step(study: Study, data: Record, policy: Record, name: str, splits:
         config={"sft": settings, "epochs": epochs, "splits": list(splits)},
         inputs={"data": data.output_digest, "policy": policy.output_digest},
         code=CODE,
+        packages=pins.pinned(study.machine, pins.SFT),
         placement=placement(study),
         scratch=SCRATCH,
     )

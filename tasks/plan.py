@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from slca_core.config import Arm, Study
 from slca_core.errors import ConfigError
-from slca_core.fingerprint import file_digest
-from slca_core.records import LOCK, NOT_THERE, Record, Step, Store
+from slca_core.records import NOT_THERE, Record, Step, Store
 from slca_core.reporting.report import duration
 from slca_core.services.usage import ROLES
 from tasks.curate import curation_step
@@ -57,6 +56,14 @@ class PlannedStep:
         if self.estimate.seconds is None:
             return "?"
         return duration(self.estimate.seconds) + (" (assumed)" if self.estimate.timed == "assumed" else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """A value in which a step differs from a record: both in a few words, and whether both have it."""
+
+    words: str
+    in_both: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,20 +201,33 @@ def record_of(planned: PlannedStep) -> Record:
 
 
 def difference(step: Step, record: Record) -> list[str]:
-    """Each field in which a step differs from a record, with both values; modules whose code changed; the lock."""
-    mine = flatten({"config": step.config, "inputs": step.inputs})
-    theirs = flatten({"config": record.config, "inputs": record.inputs})
-    lines = [
-        f"{key.removeprefix('config.')} {_short(theirs.get(key))} -> {_short(mine.get(key))}"
-        for key in sorted(mine.keys() | theirs.keys())
-        if _short(mine.get(key)) != _short(theirs.get(key))
-    ]
+    """Each field in which a step differs from a record, with both values; modules whose code changed; packages."""
+    lines = [one.words for one in values_that_differ(step, record)]
     changed = [module for module, found in step.code_digests().items() if record.code.get(module) != found]
     if changed:
         lines.append(f"code of {', '.join(changed)}")
-    if record.lock != file_digest(LOCK):
-        lines.append("requirements/cpu.txt")
+    if record.lock:
+        return [*lines, "recorded with the digest of a whole lock"]
+    packages = sorted(step.packages.keys() | record.packages.keys())
+    lines += [
+        f"{name} {record.packages.get(name)} -> {step.packages.get(name)}"
+        for name in packages
+        if record.packages.get(name) != step.packages.get(name)
+    ]
     return lines
+
+
+def values_that_differ(step: Step, record: Record) -> list[Differing]:
+    """Settings and inputs in which a step differs from a record."""
+    mine = flatten({"config": step.config, "inputs": step.inputs})
+    theirs = flatten({"config": record.config, "inputs": record.inputs})
+    return [
+        Differing(
+            f"{key.removeprefix('config.')} {_short(theirs.get(key))} -> {_short(mine.get(key))}", key in mine and key in theirs
+        )
+        for key in sorted(mine.keys() | theirs.keys())
+        if _short(mine.get(key)) != _short(theirs.get(key))
+    ]
 
 
 def _short(value: Any) -> str:
@@ -220,5 +240,6 @@ def explain(plan: Plan, name: str) -> Mapping[str, Any]:
     for planned in plan.steps:
         if planned.name == name:
             values = flatten({"config": planned.step.config, "inputs": planned.step.inputs})
-            return {**values, **{f"code.{module}": found for module, found in planned.step.code_digests().items()}}
+            packages = {f"package.{name}": version for name, version in planned.step.packages.items()}
+            return {**values, **{f"code.{module}": found for module, found in planned.step.code_digests().items()}, **packages}
     raise ConfigError(f"No step of {plan.study.name} is called {name!r}; there are: {', '.join(step.name for step in plan.steps)}.")

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def _make_report(study: Study, data: Record, preparation: Sequence[Record], eval
     labels = service_labels(study)
     items = _items(study, evaluated)
     conditions = _conditions(study, evaluated, tracking)
-    results = results_of(study, items, conditions)
+    results = results_of(study, items, conditions, adopted([data, *preparation, *_records(evaluated)]))
     out = Workspace(study).reports
     certificate, asked = _certificate(study, data, preparation, evaluated), _asked(evaluated)
     notes = _notes(study, items)
@@ -119,9 +120,9 @@ class Results:
     values: dict[str, Any]
 
 
-def results_of(study: Study, items: pd.DataFrame, conditions: Sequence[Condition]) -> Results:
+def results_of(study: Study, items: pd.DataFrame, conditions: Sequence[Condition], adoptions: Sequence[str] = ()) -> Results:
     """The tables of results, and what stands behind them."""
-    found = overview_of(study, items, conditions)
+    found = overview_of(study, items, conditions, adoptions)
     compared = differences.measure(items, conditions)
     table = main_table(
         items,
@@ -146,7 +147,7 @@ def results_of(study: Study, items: pd.DataFrame, conditions: Sequence[Condition
     return Results(table, sections, values)
 
 
-def overview_of(study: Study, items: pd.DataFrame, conditions: Sequence[Condition]) -> Overview:
+def overview_of(study: Study, items: pd.DataFrame, conditions: Sequence[Condition], adoptions: Sequence[str] = ()) -> Overview:
     """The study on the three benchmarks, with what must stand beside each figure."""
     return Overview(
         study=study.name,
@@ -161,7 +162,25 @@ def overview_of(study: Study, items: pd.DataFrame, conditions: Sequence[Conditio
         training={condition.name: condition.labels for condition in conditions},
         runs={condition.name: runs_of(condition, conditions) for condition in conditions},
         toy=study.policy.scratch is not None,
+        adoptions=adoptions,
     )
+
+
+def adopted(records: Sequence[Record]) -> list[str]:
+    """A sentence for each word given on records (`slca adopt`), with the records it was given on."""
+    words: dict[tuple[str, str, str], dict[str, None]] = {}
+    for record in records:
+        for word in record.adoptions:
+            day = f"{datetime.fromtimestamp(word.at, UTC):%Y-%m-%d}"
+            words.setdefault((word.reason, word.by, day), {})[f"{record.step} {record.name}"] = None
+    return [
+        f"Made by other code or packages and adopted by {by} on {day}: {', '.join(names)}. Reason given: {reason}"
+        for (reason, by, day), names in words.items()
+    ]
+
+
+def _records(evaluated: Sequence[Evaluated]) -> list[Record]:
+    return [record for one in evaluated for record in (one.checkpoint, one.evaluation)]
 
 
 def tau2_labels(study: Study, items: pd.DataFrame) -> list[str]:

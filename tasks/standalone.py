@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from slca_core import secrets
-from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.config import MAX_NAME, Study, api_url
 from slca_core.errors import ConfigError
 from slca_core.fingerprint import checkpoint_digest
@@ -18,6 +17,7 @@ from slca_core.policy import adopt_chat_format, require_checkpoint
 from slca_core.records import Record, Step
 from slca_core.results import read_results
 from slca_core.services.frozen import Serving
+from slca_core.services.policy_server import PolicyServer
 from slca_core.trainer.serve import served
 from tasks.benchmarks import Asked, ask_others, ask_toucan
 from tasks.curate import curation_step, split_path

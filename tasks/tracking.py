@@ -30,7 +30,7 @@ from slca_core.config import Study
 from slca_core.errors import SlcaError
 from slca_core.fingerprint import digest, file_digest
 from slca_core.json_lines import read_lines
-from slca_core.records import RECORD, Record, Step
+from slca_core.records import RECORD, Adoption, Record, Step
 from slca_core.services.usage import ROLES
 from tasks.mlflow_store import artifacts_of, open_store, store_lock, store_path, store_uri
 from tasks.progress import say
@@ -166,6 +166,16 @@ class Tracking:
         """The id of a step's run under this study."""
         run = self._find({IDENTITY: identity, "slca.condition": condition, "mlflow.parentRunId": self.parent.info.run_id})
         return run.info.run_id if run else None
+
+    def adopt(self, record: Record, adoption: Adoption) -> None:
+        """Runs of a record follow it to its new identity, in whatever study they are."""
+        experiments = [experiment.experiment_id for experiment in self.client.search_experiments()]
+        with store_lock(self.root):
+            for run in self.client.search_runs(experiments, f"tags.`{IDENTITY}` = '{adoption.identity}'"):
+                told = {IDENTITY: record.identity, "slca.adopted": adoption.reason, "slca.record": _below(self.root, record.folder)}
+                for key, value in told.items():
+                    self.client.set_tag(run.info.run_id, key, value)
+                self.client.log_dict(run.info.run_id, record.to_json(), RECORD)
 
     def finish_parent(self, report: Path, table: pd.DataFrame, tags: Mapping[str, str]) -> None:
         """The report's files and main table on the parent run, and what to find it by."""

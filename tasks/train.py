@@ -8,6 +8,7 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from slca_core import pins
 from slca_core.config import Arm, LocalLauncher, Study
 from slca_core.errors import DataError
 from slca_core.fingerprint import checkpoint_digest
@@ -15,8 +16,8 @@ from slca_core.json_lines import read_lines
 from slca_core.records import Record, Step
 from slca_core.services.frozen import Serving
 from slca_core.trainer import launchers
-from slca_core.trainer.datasets import write_prompts
 from slca_core.trainer.launch import environment
+from slca_core.trainer.prompt_set import write_prompts
 from slca_core.trainer.spec import TrainSpec
 from tasks.curate import split_path
 from tasks.estimates import require_room_for
@@ -33,27 +34,33 @@ CODE = (
     "slca_core.estimators",
     "slca_core.calls",
     "slca_core.chat",
+    "slca_core.curation.rows",
     "slca_core.dialogue",
+    "slca_core.failures",
     "slca_core.judge",
     "slca_core.rewards",
     "slca_core.rollout",
     "slca_core.schemas",
     "slca_core.schema_bounds",
     "slca_core.segments",
+    "slca_core.services.cache",
     "slca_core.services.client",
     "slca_core.services.frozen",
     "slca_core.simulator",
     "slca_core.tags",
+    "slca_core.tokenizer",
     "slca_core.transcript",
     "slca_core.trainer.agent",
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu",
-    "slca_core.trainer.datasets",
+    "slca_core.trainer.prompt_set",
     "slca_core.trainer.experience",
     "slca_core.trainer.gpu",
     "slca_core.trainer.labels",
+    "slca_core.trainer.ledger",
     "slca_core.trainer.run_rl",
     "slca_core.trainer.sampling",
+    "slca_core.trainer.serve",
     "slca_core.trainer.shuffling",
     "slca_core.trainer.spec",
     "slca_core.trainer.trainer",
@@ -85,6 +92,7 @@ def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) 
         config=config,
         inputs={"rl_split": data.facts["files"]["rl.parquet"], "sft": sft.output_digest},
         code=training_code(arm),
+        packages=pins.pinned(study.machine, pins.RL),
         placement=placement(study),
         scratch=SCRATCH,
     )

@@ -6,8 +6,9 @@ from slca_core import chat
 from slca_core.calls import render_call
 from slca_core.config import RlConfig
 from slca_core.dialogue import Message, Sample, ToolCall
-from slca_core.rollout import Generate, Generated, Limits, RolloutRecord, Scoring, encode, roll
+from slca_core.rollout import Generate, Generated, Limits, RolloutRecord, Scoring, roll
 from slca_core.services.client import Lines
+from slca_core.tokenizer import encode
 
 TOOL = {
     "type": "function",

@@ -15,8 +15,8 @@ from slca_core.curation.generator import generate
 from slca_core.curation.readers import read_record
 from slca_core.dialogue import Message, Sample, ToolCall
 from slca_core.policy import train_tokenizer
-from slca_core.rollout import encode
 from slca_core.services.mocking import mock_response
+from slca_core.tokenizer import encode
 
 TOOL = {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": {"type": "object"}}}
 CONTROL = (*chat.SPECIAL_TOKENS, "<|endoftext|>", *chat.TAGS)

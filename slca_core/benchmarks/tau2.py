@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from slca_core import secrets
-from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.benchmarks.worker import Worker, proxies
 from slca_core.config import REPOSITORY, TAU2_PACKAGED, ServiceConfig, Tau2Config
 from slca_core.results import Trial
+from slca_core.services.policy_server import PolicyServer
 from slca_core.services.usage import Usage
 
 NAME = "tau2"

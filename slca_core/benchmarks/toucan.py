@@ -18,39 +18,15 @@ from slca_core.dialogue import Sample
 from slca_core.errors import ServiceError
 from slca_core.results import Trial
 from slca_core.rewards.omission import success_weighted
-from slca_core.rollout import Generated, Limits, Scoring, Tokenizer, roll, rollout_seed
+from slca_core.rollout import Generated, Limits, Scoring, roll, rollout_seed
 from slca_core.services.client import TRANSPORT_ERRORS, is_broken_connection
 from slca_core.services.frozen import Clients
+from slca_core.services.policy_server import PolicyServer
+from slca_core.tokenizer import Tokenizer
 
 NAME = "toucan_test"
 SUCCESS_AT = 0.9
 _TRIES = 3
-
-
-@dataclass(frozen=True)
-class PolicyServer:
-    """A served checkpoint: vLLM's OpenAI API, completions by token ids; other endpoints are asked chat completions alone.
-
-    Attributes:
-        url: of its root; user and password stand in it by reference.
-        key_env: environment variable with its key, if it wants one.
-        path: from the root to the API.
-    """
-
-    url: str
-    model: str
-    key_env: str | None = None
-    path: str = "/v1"
-
-    @property
-    def api_url(self) -> str:
-        """What OpenAI's clients call its base URL."""
-        return self.url + self.path
-
-    @property
-    def key(self) -> str | None:
-        """Where its key is kept; none if it wants none."""
-        return f"${{env:{self.key_env}}}" if self.key_env else None
 
 
 @dataclass(frozen=True)

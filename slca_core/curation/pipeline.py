@@ -34,13 +34,13 @@ from slca_core.curation.output import (
     write_manifest,
 )
 from slca_core.curation.readers import Parsed, Rejected, read_source
-from slca_core.curation.rows import SCHEMA, read_split, row_of, sample_of
+from slca_core.curation.rows import SCHEMA, row_of, sample_of
 from slca_core.curation.sloppiness import Sloppiness, spoil
 from slca_core.curation.splits import Split, SplitItem, deal
 from slca_core.dialogue import Dialogue, Sample
 from slca_core.errors import DataError
 
-__all__ = ["Manifest", "curate", "read_split"]
+__all__ = ["Manifest", "curate"]
 
 SPLIT_FILES = {Split.SFT: "sft.parquet", Split.RL: "rl.parquet", Split.TEST: "test.parquet"}
 MIN_SAMPLES = 3

@@ -46,6 +46,7 @@ class Overview:
         training: condition -> the stand-ins that its training asked.
         runs: condition -> the MLflow runs of its figures, one a seed.
         toy: whether the policy was made from scratch, and is none of the paper's backbones.
+        adoptions: sentences on figures of steps that other code or packages made and a person took over.
     """
 
     study: str
@@ -56,6 +57,7 @@ class Overview:
     training: Mapping[str, Sequence[str]] = field(default_factory=dict)
     runs: Mapping[str, Sequence[Run]] = field(default_factory=dict)
     toy: bool = False
+    adoptions: Sequence[str] = ()
 
     def of(self, condition: str, benchmark: Benchmark) -> BySeed:
         """A condition's value under each seed; none if it was not run."""
@@ -82,9 +84,10 @@ class Overview:
     def caveats(self) -> list[str]:
         """What belongs below each table that has these figures."""
         if not self.toy:
-            return []
+            return [*self.adoptions]
         of_what = f" of {BACKBONES[self.backbone]}" if self.backbone and self.backbone in BACKBONES else ""
-        return [f"Ours are the figures of a toy policy made from scratch, beside the paper's{of_what}: they are not comparable."]
+        toy = f"Ours are the figures of a toy policy made from scratch, beside the paper's{of_what}: they are not comparable."
+        return [toy, *self.adoptions]
 
 
 def measure(items: pd.DataFrame, conditions: Sequence[Condition]) -> dict[str, dict[Benchmark, dict[int, float]]]:
@@ -212,6 +215,7 @@ def to_json(overview: Overview) -> dict[str, Any]:
         "study": overview.study,
         "backbone": overview.backbone,
         "toy": overview.toy,
+        "adoptions": list(overview.adoptions),
         "labels": {benchmark: list(sentences) for benchmark, sentences in overview.labels.items()},
         "user": list(overview.user),
         "training": {condition: list(labels) for condition, labels in overview.training.items()},
@@ -235,4 +239,5 @@ def from_json(stored: Mapping[str, Any]) -> Overview:
         training=stored["training"],
         runs={condition: [Run(**run) for run in runs] for condition, runs in stored["runs"].items()},
         toy=stored["toy"],
+        adoptions=stored.get("adoptions", ()),
     )

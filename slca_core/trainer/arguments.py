@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from slca_core.config import CpuProfile, Deployment, GpuProfile, ServiceConfig, SftConfig
-from slca_core.trainer.spec import TrainSpec
+
+if TYPE_CHECKING:
+    from slca_core.trainer.spec import TrainSpec
 
 AGENT = Path(__file__).with_name("agent.py")
 Arguments = dict[str, str | int | float | bool | Path | tuple[float, ...]]

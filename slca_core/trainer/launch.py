@@ -16,6 +16,7 @@ from slca_core.disk import FULL_WORDS, no_room
 from slca_core.services import leftovers
 from slca_core.services.forkserver import ForkServer
 from slca_core.services.process import start, stop, tail, why_stopped
+from slca_core.trainer.cpu.settings import ENVIRONMENT
 
 _OUR_ERROR = re.compile(r"slca_core\.errors\.(\w+): (.*)")
 # What the processes of a training or an evaluation import, but for Ray and what imports it: ten seconds of a core for each of them.
@@ -87,8 +88,6 @@ def python_for(machine: CpuProfile | GpuProfile, root: Path) -> str:
             atexit.register(leftovers.remove, folder)
     if not isinstance(machine, CpuProfile) or sys.platform != "linux":
         return sys.executable
-    from slca_core.trainer.cpu.device import ENVIRONMENT
-
     with _starting:
         if root not in _servers:
             _servers[root] = ForkServer(PRELOADED, folder, environment(root) | ENVIRONMENT)

@@ -39,13 +39,13 @@ def main() -> None:
 
 
 def _cpu_environment(spec: TrainSpec) -> dict[str, str]:
-    from slca_core.trainer.cpu import device
+    from slca_core.trainer.cpu import device, settings
 
     device.answer_cuda_calls()
     # Over memory the run itself watches: Ray would judge by what others use, too.
     os.environ.update({"RAY_memory_monitor_refresh_ms": "0"})
-    return device.ENVIRONMENT | {
-        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(device.SHIMS)]),
+    return settings.ENVIRONMENT | {
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(settings.SHIMS)]),
         "VLLM_CPU_KVCACHE_SPACE": str(spec.machine.kv_cache_gib),
     }
 

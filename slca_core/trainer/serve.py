@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from slca_core.benchmarks.toucan import PolicyServer
 from slca_core.config import CpuProfile, GpuProfile, ServiceConfig
+from slca_core.services.policy_server import PolicyServer
 from slca_core.services.process import LOOPBACK, free_port, serve
 from slca_core.trainer import loopback
 from slca_core.trainer.arguments import service_arguments
+from slca_core.trainer.cpu.settings import ENVIRONMENT, WHOLE_PREFILL
 from slca_core.trainer.launch import environment, python_for
 
 
@@ -72,8 +73,6 @@ def _module(machine: CpuProfile | GpuProfile, root: Path) -> tuple[str, ...]:
 
 
 def _on_cpu() -> list[str]:
-    from slca_core.trainer.cpu.device import WHOLE_PREFILL
-
     batched = str(WHOLE_PREFILL["max_num_batched_tokens"])
     return ["--enforce-eager", "--no-enable-chunked-prefill", "--max-num-batched-tokens", batched]
 
@@ -81,7 +80,5 @@ def _on_cpu() -> list[str]:
 def _environment(machine: CpuProfile | GpuProfile, root: Path) -> dict[str, str]:
     env = environment(root) | loopback.ENVIRONMENT
     if isinstance(machine, CpuProfile):
-        from slca_core.trainer.cpu.device import ENVIRONMENT
-
         env |= ENVIRONMENT | {"VLLM_CPU_KVCACHE_SPACE": str(machine.kv_cache_gib), "OMP_NUM_THREADS": str(machine.threads)}
     return env

@@ -18,10 +18,12 @@ from slca_core.config import RlConfig, ServicesConfig, ToucanTestConfig
 from slca_core.dialogue import Message, Sample, ToolCall
 from slca_core.policy import train_tokenizer
 from slca_core.results import COLUMNS, TOUCAN_METRICS, as_table, results_digest
-from slca_core.rollout import Limits, Scoring, decode, encode
+from slca_core.rollout import Limits, Scoring
 from slca_core.services.cache import AnswerCache
 from slca_core.services.frozen import Clients
+from slca_core.services.policy_server import PolicyServer
 from slca_core.services.standins import answer_as_judge, answer_as_mocker
+from slca_core.tokenizer import decode, encode
 
 TOOL = {
     "type": "function",
@@ -43,7 +45,7 @@ SAMPLES = [sample("Rome", 2), sample("Oslo", 1)]
 LIMITS = Limits(max_turns=4, turn_tokens=400, response_tokens=1500, max_length=4000, observation_tokens=100)
 SCORING = Scoring.of(RlConfig())
 URLS = {"mocker": "http://mocker.test/v1", "judge": "http://judge.test/v1"}
-POLICY = toucan.PolicyServer(url="http://policy.test", model="sft-1234")
+POLICY = PolicyServer(url="http://policy.test", model="sft-1234")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from slca_core.curation.generator import write_records
-from slca_core.curation.pipeline import curate, read_split
+from slca_core.curation.pipeline import curate
+from slca_core.curation.rows import read_split
 from slca_core.curation.sloppiness import BARE_SUMMARY, Sloppiness, spoil
 from slca_core.services.mocking import mock_response
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from slca_core.trainer.cpu import device
+from slca_core.trainer.cpu.settings import WHOLE_PREFILL
 from slca_core.trainer.loopback import keep_stores_on_loopback
 
 device.answer_cuda_calls()
@@ -42,7 +43,7 @@ class CpuWorkerWrap(WorkerWrap):
 class CpuRolloutActor(IndexedRollouts, plain(vllm_engine.RolloutRayActor)):
     async def __init__(self, *args, **kwargs):
         kwargs["worker_extension_cls"] = f"{__name__}.{CpuWorkerWrap.__name__}"
-        kwargs |= {"dtype": "float32", **device.WHOLE_PREFILL}
+        kwargs |= {"dtype": "float32", **WHOLE_PREFILL}
         await super().__init__(*args, **kwargs)
 
 

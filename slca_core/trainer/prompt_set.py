@@ -1,38 +1,20 @@
-"""From curated samples to the files stock OpenRLHF reads: SFT rows, and the prompt set of an RL run in its order."""
+"""From curated samples to the prompt set of an RL run, in its order, as stock OpenRLHF reads it."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from slca_core import chat
-from slca_core.curation.pipeline import read_split
-from slca_core.dialogue import Sample
+from slca_core.curation.rows import read_split
 from slca_core.errors import DataError
 from slca_core.fingerprint import digest
-from slca_core.rollout import encode, prompts_that_fit
+from slca_core.rollout import prompts_that_fit
 from slca_core.tokenizer import load_tokenizer
 from slca_core.trainer.labels import label_of
 from slca_core.trainer.spec import TrainSpec
-
-
-def write_sft_rows(samples: Sequence[Sample], policy: Path, max_length: int, out: Path) -> tuple[int, int]:
-    """SFT rows of the samples that fit, one conversation a line; (kept, too long)."""
-    tokenizer = load_tokenizer(policy)
-    texts = [chat.render((*sample.prompt, *sample.demonstration), sample.tools) for sample in samples]
-    kept = [text for text in texts if len(encode(tokenizer, text)) <= max_length - 2]
-    if not kept:
-        raise DataError(
-            f"SFT needs demonstrations of at most {max_length - 2} tokens (sft.max_length); none of the {len(samples)} curated "
-            "ones fits. Raise sft.max_length, or give sources with demonstrations."
-        )
-    with out.open("w") as file:
-        for text in kept:
-            file.write(json.dumps({"messages": chat.as_plain_turns(text)}, ensure_ascii=False) + "\n")
-    return len(kept), len(texts) - len(kept)
 
 
 def write_prompts(spec: TrainSpec, split: Path) -> dict[str, Any]:
@@ -60,8 +42,3 @@ def write_prompts(spec: TrainSpec, split: Path) -> dict[str, Any]:
             file.write(json.dumps({"input": prompt, "label": label}, ensure_ascii=False) + "\n")
     unfinished.replace(spec.prompts)
     return {"prompts": len(samples), "too_long": too_long, "order_digest": digest([sample.sample_id for sample in drawn])}
-
-
-def with_demonstration(samples: Sequence[Sample]) -> list[Sample]:
-    """The samples SFT can learn from; the authors' verl rows have none."""
-    return [sample for sample in samples if sample.demonstration]
