@@ -37,7 +37,7 @@ chaos: env
 
 # What takes too long for every change: the real stack disturbed in every way, 10,000 spoilt inputs.
 acceptance: chaos
-	SLCA_ACCEPTANCE=1 SLCA_FUZZ=10000 .venv/bin/python -m pytest tests/chaos/test_scenarios.py tests/curation/test_fuzz.py
+	SLCA_ACCEPTANCE=1 SLCA_FUZZ=10000 .venv/bin/python -m pytest tests/chaos tests/curation/test_fuzz.py
 
 lint: env
 	.venv/bin/ruff check .
