@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from slca_core import chat
 from slca_core.calls import ParsedTurn, parse_turn
@@ -317,15 +317,19 @@ def _as_seen(observation: Observation, tokenizer: Tokenizer, limit: int) -> Obse
 
 
 async def _answer(parsed: ParsedTurn, tools: ToolSet, ask: Ask, condition: Literal["sgls", "unconstrained"]) -> list[Observation]:
-    """One observation a call, in order; a block that could not be read gets the fixed error in its place."""
-    observations = []
-    for block in parsed.blocks:
-        if block.refusal is not None:
-            observations.append(Observation(MALFORMED_CALL, refused=True))
-            continue
-        for call in block.calls:
-            observations.append(await simulate(call, tools, ask, condition))
-    return observations or [Observation(MALFORMED_CALL, refused=True)]
+    """One observation a call, in order; a block that could not be read gets the fixed error in its place.
+
+    The calls of a turn do not depend on each other, and are answered at once.
+    """
+    malformed = Observation(MALFORMED_CALL, refused=True)
+    wanted = [call for block in parsed.blocks for call in (block.calls if block.refusal is None else (None,))]
+    calls = [call for call in wanted if call is not None]
+    answers = await asyncio.gather(*(simulate(call, tools, ask, condition) for call in calls), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    observed = iter(answers)
+    return [malformed if call is None else cast(Observation, next(observed)) for call in wanted] or [malformed]
 
 
 @dataclass(slots=True)

@@ -133,6 +133,49 @@ def test_parallel_calls_are_answered_in_order(tokenizer, turn):
     assert texts(run(Policy(tokenizer, turn, SUMMARY))) == ["about Rome", "about Oslo"]
 
 
+class _FakeClock(asyncio.SelectorEventLoop):
+    """An event loop whose time is what has been slept: nobody waits for it."""
+
+    slept = 0.0
+
+    def time(self) -> float:
+        return self.slept
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:
+            self.slept = max(self.slept, self._scheduled[0].when())
+        super()._run_once()
+
+
+def test_three_calls_of_a_turn_wait_for_the_slowest_and_not_for_each_other(tokenizer):
+    """And each gets its own answer, whichever comes first."""
+    waits = {"Rome": 1.0, "Oslo": 0.5, "Bonn": 0.75}
+
+    async def mocker(prompt: str) -> str:
+        city = next(city for city in waits if city in prompt)
+        await asyncio.sleep(waits[city])
+        return f"<tool_response>{city}</tool_response>"
+
+    turn = "".join(render_call(ToolCall("weather", {"city": city})) for city in waits)
+    loop = _FakeClock()
+    policy = Policy(tokenizer, turn, SUMMARY)
+    try:
+        played = loop.run_until_complete(play(SAMPLE, tokenizer, policy, mocker, LIMITS, "sgls"))
+    finally:
+        loop.close()
+    assert texts(played) == list(waits)
+    assert loop.slept == 1.0
+
+
+def test_of_several_calls_that_fail_the_first_is_told(tokenizer):
+    async def mocker(prompt: str) -> str:
+        await asyncio.sleep(0.01 if "Rome" in prompt else 0)
+        raise ServiceError("Rome" if "Rome" in prompt else "Oslo")
+
+    played = run(Policy(tokenizer, render_call(ROME) + render_call(OSLO)), mocker)
+    assert played.error == "mocker: ServiceError: Rome"
+
+
 def test_a_call_that_stage_one_refuses_is_counted(tokenizer):
     played = run(Policy(tokenizer, render_call(ToolCall("weather", {})), SUMMARY))
     assert texts(played) == ["Tool 'weather' missing required parameters: [city]"]
