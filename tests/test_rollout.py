@@ -152,9 +152,9 @@ def test_three_calls_of_a_turn_wait_for_the_slowest_and_not_for_each_other(token
     waits = {"Rome": 1.0, "Oslo": 0.5, "Bonn": 0.75}
 
     async def mocker(prompt: str) -> str:
-        city = next(city for city in waits if city in prompt)
-        await asyncio.sleep(waits[city])
-        return f"<tool_response>{city}</tool_response>"
+        answer = await echo(prompt)
+        await asyncio.sleep(next(seconds for city, seconds in waits.items() if city in answer))
+        return answer
 
     turn = "".join(render_call(ToolCall("weather", {"city": city})) for city in waits)
     loop = _FakeClock()
@@ -163,17 +163,18 @@ def test_three_calls_of_a_turn_wait_for_the_slowest_and_not_for_each_other(token
         played = loop.run_until_complete(play(SAMPLE, tokenizer, policy, mocker, LIMITS, "sgls"))
     finally:
         loop.close()
-    assert texts(played) == list(waits)
+    assert texts(played) == [f"about {city}" for city in waits]
     assert loop.slept == 1.0
 
 
 def test_of_several_calls_that_fail_the_first_is_told(tokenizer):
     async def mocker(prompt: str) -> str:
-        await asyncio.sleep(0.01 if "Rome" in prompt else 0)
-        raise ServiceError("Rome" if "Rome" in prompt else "Oslo")
+        answer = await echo(prompt)
+        await asyncio.sleep(0.01 if "Rome" in answer else 0)
+        raise ServiceError(answer)
 
     played = run(Policy(tokenizer, render_call(ROME) + render_call(OSLO)), mocker)
-    assert played.error == "mocker: ServiceError: Rome"
+    assert played.error == "mocker: ServiceError: <tool_response>about Rome</tool_response>"
 
 
 def test_a_call_that_stage_one_refuses_is_counted(tokenizer):
