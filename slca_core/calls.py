@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple, NoReturn
 
@@ -88,6 +88,11 @@ def parse_turn(text: str) -> ParsedTurn:
     text = strip_thinking(text)
     blocks = tuple(_parse_block(body) for body in _block_bodies(text))
     return ParsedTurn(text=text, blocks=blocks, n_open=text.count(OPEN_TAG), n_close=text.count(CLOSE_TAG))
+
+
+def parse_turns(texts: Iterable[str]) -> list[ParsedTurn]:
+    """Read all assistant texts of a rollout, the summary included. Whoever needs them more than once hands them on."""
+    return [parse_turn(text) for text in texts]
 
 
 def strip_thinking(text: str) -> str:

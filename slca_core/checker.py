@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from slca_core.calls import ParsedTurn
 from slca_core.transcript import NOTHING, as_data, fill, transcript
 
 Vote = Literal[0, 1]
@@ -31,7 +32,9 @@ Reply with one digit and nothing else: 1 if the calls are complete, 0 if one is 
 _VOTE = re.compile(r"(?<![\w.,])[01](?!\w|[.,]\d)")
 
 
-def completeness_prompt(tools: Sequence[dict[str, Any]], question: str, turns: Sequence[str], observations: Sequence[str]) -> str:
+def completeness_prompt(
+    tools: Sequence[dict[str, Any]], question: str, turns: Sequence[ParsedTurn], observations: Sequence[str]
+) -> str:
     """The checker's single user message; every value in it is escaped."""
     listed = "\n".join(as_data(json.dumps(tool, ensure_ascii=False)) for tool in tools)
     calls = transcript(turns, observations)

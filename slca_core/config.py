@@ -40,8 +40,8 @@ CONDITIONS = ("sft", "sft_full", "do_nothing")
 
 MAX_NAME = 100  # Characters; with seeds, digests and endings it names files, which end at 255.
 
+# What each is, `rewards.process` says.
 ProcessReward = Literal["hierr", "none", "reference_outcome", "execution", "rltr"]
-
 
 # What a form offers where a value may be given by name; the validators behind it say the same in a sentence.
 ArmName = Annotated[str, Field(title="by name", json_schema_extra={"enum": sorted(path.stem for path in ARMS.glob("*.yaml"))})]
@@ -222,8 +222,10 @@ class Arm(Frozen):
 
     @property
     def asks_checker(self) -> bool:
-        """Whether its process reward is RLTR's, which a completeness checker gives."""
-        return self.process_reward == "rltr" and "tool" in self.estimator.rewards
+        """Whether its process reward is one that a completeness checker gives, and its estimator takes it."""
+        from slca_core.rewards.process import process_reward  # It knows schemas, which take long to import.
+
+        return process_reward(self.process_reward).asks_checker and "tool" in self.estimator.rewards
 
     @property
     def asks_for_outcome(self) -> bool:

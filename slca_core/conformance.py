@@ -13,6 +13,7 @@ from typing import Any, get_args
 import torch
 
 from slca_core.advantages import compute_advantages
+from slca_core.calls import parse_turns
 from slca_core.dialogue import ToolCall
 from slca_core.errors import DataError
 from slca_core.estimators import ESTIMATORS
@@ -74,7 +75,7 @@ def _hierr(case: dict[str, Any]) -> Iterator[Deviation]:
         found = score_process(case["turns"], tools, gold, semantics=semantics)
         for field in ("fmt", "name", "key", "val", "par", "process"):
             yield f"{semantics}.{field}", abs(getattr(found, field) - case[semantics][field])
-        omitted = is_omitted(case["turns"], gold)
+        omitted = is_omitted(parse_turns(case["turns"]), gold)
         yield f"{semantics}.omitted", abs(float(omitted) - float(case[semantics]["omitted"]))
 
 

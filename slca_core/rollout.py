@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
@@ -21,13 +21,12 @@ from slca_core.dialogue import Sample
 from slca_core.errors import AnswerCut, PromptTooLong, ServiceError
 from slca_core.failures import Boundary
 from slca_core.judge import Rating, is_short_circuited, judge_prompt, parse_rating, rating_score
-from slca_core.rewards.execution import execution_reward
-from slca_core.rewards.hierr import WEIGHTINGS, score_process
+from slca_core.rewards.hierr import WEIGHTINGS, score_prediction
 from slca_core.rewards.matching import Matching
 from slca_core.rewards.omission import Guard, apply_omission, apply_omission_to_outcome, is_omitted
 from slca_core.rewards.outcome import action_reward, reference_outcome
-from slca_core.rewards.prediction import REFUSALS, Semantics
-from slca_core.rewards.rltr import rltr_reward
+from slca_core.rewards.prediction import REFUSALS, RULES, Prediction, Semantics, read_prediction
+from slca_core.rewards.process import Evidence, process_reward
 from slca_core.schemas import ToolSet
 from slca_core.services.client import Lines
 from slca_core.simulator.sgls import MALFORMED_CALL, Ask, Observation, simulate
@@ -73,8 +72,10 @@ class Scoring:
         if arm is None:
             return cls(process_reward="hierr", hierr_weights="default", **shared)
         asked = votes if arm.asks_checker else 0
+        # What nobody takes is not asked for, and then there is nothing to make it of.
+        unasked = process_reward(arm.process_reward).asks_checker and not arm.asks_checker
         return cls(
-            process_reward=arm.process_reward,
+            process_reward="none" if unasked else arm.process_reward,
             hierr_weights=arm.hierr_weights,
             judges_outcome=arm.asks_for_outcome,
             votes=asked,
@@ -102,7 +103,7 @@ Generate = Callable[[list[int], int, int], Awaitable[Generated]]
 class Trajectory:
     """Token ids of prompt, actions and observations in order; `action_ranges` are the policy's, half-open.
 
-    `observations` are texts as the policy saw them, `logprobs` are 0 on every token it did not write.
+    `observations` are texts as the policy saw them, `logprobs` are 0 on every token it did not write. `tools` are those it had.
     """
 
     token_ids: list[int]
@@ -114,6 +115,14 @@ class Trajectory:
     truncated: bool = False
     final_response: str = ""
     error: str | None = None
+    tools: ToolSet | None = None
+    _parsed: list[ParsedTurn] = field(default_factory=list, repr=False)
+
+    @property
+    def parsed(self) -> list[ParsedTurn]:
+        """The turns as they were read; each is read once."""
+        self._parsed += [parse_turn(turn) for turn in self.turns[len(self._parsed) :]]
+        return self._parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +218,7 @@ async def roll(
         rollout_id=rollout_id,
         update=update,
         sample_index=sample_index,
+        tools=trajectory.tools,
     )
     return trajectory, dataclasses.replace(record, services=lines.usage())
 
@@ -231,7 +241,7 @@ async def play(
     try:
         trajectory.token_ids = encode(tokenizer, chat.render(sample.prompt, sample.tools, generate=True))
         trajectory.prompt_tokens = len(trajectory.token_ids)
-        tools = ToolSet.of(sample.tools)
+        tools = trajectory.tools = ToolSet.of(sample.tools)
         for turn in range(limits.max_turns):
             budget = min(limits.turn_tokens, _room(trajectory, limits))
             if budget < 1:
@@ -243,7 +253,8 @@ async def play(
             if not action.token_ids:
                 trajectory.truncated = True
                 break
-            parsed = parse_turn(_append_action(trajectory, tokenizer, action))
+            _append_action(trajectory, tokenizer, action)
+            parsed = trajectory.parsed[-1]
             if parsed.n_open == 0:
                 trajectory.final_response = parsed.text.strip()
                 break
@@ -279,7 +290,7 @@ def _room(trajectory: Trajectory, limits: Limits) -> int:
     return min(limits.response_tokens - (used - trajectory.prompt_tokens), limits.max_length - used)
 
 
-def _append_action(trajectory: Trajectory, tokenizer: Tokenizer, action: Generated) -> str:
+def _append_action(trajectory: Trajectory, tokenizer: Tokenizer, action: Generated) -> None:
     start = len(trajectory.token_ids)
     if action.logprobs is not None:
         known = trajectory.logprobs or []
@@ -287,9 +298,7 @@ def _append_action(trajectory: Trajectory, tokenizer: Tokenizer, action: Generat
     trajectory.token_ids += action.token_ids
     trajectory.action_ranges.append((start, len(trajectory.token_ids)))
     trajectory.truncated = action.truncated
-    text = decode(tokenizer, action.token_ids).removesuffix(chat.END)
-    trajectory.turns.append(text)
-    return text
+    trajectory.turns.append(decode(tokenizer, action.token_ids).removesuffix(chat.END))
 
 
 def _append_observations(trajectory: Trajectory, tokenizer: Tokenizer, observations: Sequence[Observation], limits: Limits) -> bool:
@@ -354,22 +363,26 @@ async def score(
     update: int,
     sample_index: int,
     ask_checker: Ask | None = None,
+    tools: ToolSet | None = None,
 ) -> RolloutRecord:
     """Process reward, judge's rating and omission guard of a finished trajectory.
 
     The judge is asked for every rollout, omitted ones too: its answer then does not replace the omission reward (App. A.3).
+
+    Args:
+        tools: the sample's, if they are made already.
     """
     error = trajectory.error
-    measured: dict[str, Any] = _UNMEASURED
+    measured: _Measured | None = None
     try:
-        measured = _measure(sample, trajectory, scoring)
+        measured = _measure(sample, trajectory, scoring, tools or ToolSet.of(sample.tools))
     except Exception as fault:
         error = error or _failure("scoring", fault)
     judgement = _Judgement(error=error)
     if error is None:
         judgement = await _judge(sample, trajectory, scoring, ask_judge, ask_checker)
     r_tool, r_sum, outcome = 0.0, 0.0, 0.0
-    if judgement.error is None:
+    if judgement.error is None and measured is not None:
         try:
             r_tool, r_sum, outcome = _rewards(sample, trajectory, measured, judgement, scoring)
         except Exception as fault:
@@ -383,7 +396,7 @@ async def score(
         r_tool=r_tool,
         r_sum=r_sum,
         outcome=outcome,
-        **measured,
+        **(measured.fields if measured else _UNMEASURED),
         rating=judgement.rating,
         votes=judgement.votes,
         verdict=judgement.verdict,
@@ -404,28 +417,30 @@ async def score(
     )
 
 
-def _measure(sample: Sample, trajectory: Trajectory, scoring: Scoring) -> dict[str, Any]:
-    """The record's fields that need no frozen model."""
-    tools = ToolSet.of(sample.tools)
-    parts = score_process(
-        trajectory.turns,
-        tools,
-        sample.gold,
-        semantics=scoring.hierr_semantics,
-        weights=WEIGHTINGS[scoring.hierr_weights],
-        matching=scoring.hierr_matching,
-    )
-    parsed = [parse_turn(turn) for turn in trajectory.turns]
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What is known of a rollout without a frozen model: fields of its record, and what they were read from."""
+
+    fields: dict[str, Any]
+    prediction: Prediction
+
+
+def _measure(sample: Sample, trajectory: Trajectory, scoring: Scoring, tools: ToolSet) -> _Measured:
+    rules, parsed = RULES[scoring.hierr_semantics], trajectory.parsed
+    prediction = read_prediction(parsed, tools, rules)
+    weights = WEIGHTINGS[scoring.hierr_weights]
+    parts = score_prediction(prediction, sample.gold, rules, weights=weights, matching=scoring.hierr_matching)
     stopped = trajectory.truncated or trajectory.error is not None
-    return {
+    fields = {
         **{name: getattr(parts, name) for name in _PARTS},
         "exact": float(min(parts.fmt, parts.name, parts.key, parts.val) == 1.0),
         "refusals": {reason: parts.refusals.get(reason, 0) for reason in REFUSALS},
-        "action": action_reward(trajectory.turns, tools, sample.gold, semantics=scoring.hierr_semantics),
-        "omitted": is_omitted(trajectory.turns, sample.gold, scoring.omission_guard),
+        "action": action_reward(prediction, sample.gold),
+        "omitted": is_omitted(parsed, sample.gold, scoring.omission_guard),
         "tool_turns": sum(turn.n_open > 0 for turn in parsed),
         "cut_calling": stopped and bool(parsed) and parsed[-1].n_open > 0,
     }
+    return _Measured(fields, prediction)
 
 
 _PARTS = ("fmt", "name", "key", "val", "par", "process", "n_open", "n_close", "n_valid")
@@ -451,7 +466,7 @@ async def _judge(sample: Sample, trajectory: Trajectory, scoring: Scoring, ask_j
         if not (scoring.judge_short_circuits and is_short_circuited(responses, trajectory.final_response)):
             said.rating = await _read(_rate(sample, responses, trajectory, ask_judge), said)
         if scoring.judges_outcome:
-            decided = decide(sample.question, trajectory.turns, responses, trajectory.final_response, ask_judge)
+            decided = decide(sample.question, trajectory.parsed, responses, trajectory.final_response, ask_judge)
             said.verdict = await _read(decided, said)
         where = "checker"
         if scoring.votes:
@@ -487,7 +502,7 @@ async def _votes(sample: Sample, trajectory: Trajectory, count: int, ask: Ask | 
     if ask is None:
         raise ValueError("a completeness checker was expected to ask; none was given")
     responses = [observation.text for observation in trajectory.observations]
-    prompt = completeness_prompt(sample.tools, sample.question, trajectory.turns, responses)
+    prompt = completeness_prompt(sample.tools, sample.question, trajectory.parsed, responses)
     answers = await asyncio.gather(*(ask(prompt) for _ in range(count)), return_exceptions=True)
     faults = [answer for answer in answers if isinstance(answer, BaseException) and not isinstance(answer, AnswerCut)]
     if len(faults) == count:
@@ -497,28 +512,26 @@ async def _votes(sample: Sample, trajectory: Trajectory, count: int, ask: Ask | 
 
 
 def _rewards(
-    sample: Sample, trajectory: Trajectory, measured: Mapping[str, Any], said: _Judgement, scoring: Scoring
+    sample: Sample, trajectory: Trajectory, measured: _Measured, said: _Judgement, scoring: Scoring
 ) -> tuple[float, float, float]:
     """R_tool, R_sum and the outcome as they enter the estimator."""
-    tools, semantics = ToolSet.of(sample.tools), scoring.hierr_semantics
-    reference = reference_outcome(trajectory.turns, tools, sample.gold, semantics=semantics)
-    if scoring.process_reward == "hierr":
-        r_tool = measured["process"]
-    elif scoring.process_reward == "reference_outcome":
-        r_tool = reference
-    elif scoring.process_reward == "execution":
-        parsed = [parse_turn(turn) for turn in trajectory.turns]
-        attempts = sum(
-            len(turn.calls) + sum(block.refusal is not None for block in turn.blocks) + turn.n_unclosed for turn in parsed
-        )
-        r_tool = execution_reward(sum(not observation.refused for observation in trajectory.observations), attempts)
-    elif scoring.process_reward == "rltr" and scoring.votes:
-        r_tool = rltr_reward(said.votes, trajectory.turns, tools, semantics=semantics)
+    rules, omitted = RULES[scoring.hierr_semantics], measured.fields["omitted"]
+    evidence = Evidence(
+        turns=trajectory.parsed,
+        prediction=measured.prediction,
+        gold=sample.gold,
+        rules=rules,
+        hierr=measured.fields["process"],
+        answered=sum(not observation.refused for observation in trajectory.observations),
+        votes=said.votes,
+    )
+    r_tool = process_reward(scoring.process_reward).reward(evidence)
+    r_tool, r_sum = apply_omission(r_tool, rating_score(said.rating), omitted, scoring.omission_penalty)
+    if scoring.judges_outcome:
+        outcome = float(said.verdict == "Solved")
     else:
-        r_tool = 0.0
-    r_tool, r_sum = apply_omission(r_tool, rating_score(said.rating), measured["omitted"], scoring.omission_penalty)
-    outcome = float(said.verdict == "Solved") if scoring.judges_outcome else reference
-    return r_tool, r_sum, apply_omission_to_outcome(outcome, measured["omitted"])
+        outcome = reference_outcome(measured.prediction, sample.gold, rules)
+    return r_tool, r_sum, apply_omission_to_outcome(outcome, omitted)
 
 
 def prompts_that_fit(samples: Sequence[Sample], tokenizer: Tokenizer, limits: Limits) -> tuple[list[Sample], int]:

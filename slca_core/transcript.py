@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from slca_core.calls import parse_turn
+from slca_core.calls import ParsedTurn
 from slca_core.dialogue import ToolCall
 
 NOTHING = "(none)"
@@ -35,11 +35,11 @@ def numbered(texts: Sequence[str]) -> str:
     return "\n".join(f"{number}. {as_entry(text)}" for number, text in enumerate(texts, 1)) or NOTHING
 
 
-def transcript(turns: Sequence[str], observations: Sequence[str]) -> str:
+def transcript(turns: Sequence[ParsedTurn], observations: Sequence[str]) -> str:
     """Every call with its response, in order; a block that could not be read stands as it was written.
 
     Args:
-        turns: all assistant texts.
+        turns: of the assistant, all of them.
         observations: one a call, in order, as the policy saw them; a rollout that was cut lacks the last ones.
     """
     attempts = [attempt for turn in turns for attempt in _attempts(turn)]
@@ -51,13 +51,12 @@ def transcript(turns: Sequence[str], observations: Sequence[str]) -> str:
     return "\n".join(lines) or NOTHING
 
 
-def _attempts(turn: str) -> list[str]:
+def _attempts(turn: ParsedTurn) -> list[str]:
     """The calls of one turn, one entry for each that is answered."""
-    parsed = parse_turn(turn)
-    if parsed.n_open == 0:
+    if turn.n_open == 0:
         return []
-    read = [text for block in parsed.blocks for text in ([block.raw] if block.refusal is not None else map(_as_json, block.calls))]
-    return read or [parsed.text.strip()]
+    read = [text for block in turn.blocks for text in ([block.raw] if block.refusal is not None else map(_as_json, block.calls))]
+    return read or [turn.text.strip()]
 
 
 def _as_json(call: ToolCall) -> str:

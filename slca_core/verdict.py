@@ -6,6 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, get_args
 
+from slca_core.calls import ParsedTurn
 from slca_core.judge import is_hardly_an_answer
 from slca_core.tags import blocks, tag_pair
 from slca_core.transcript import as_data, fill, transcript
@@ -51,7 +52,7 @@ def verdict_prompt(question: str, final_response: str) -> str:
     return fill(_FIRST, {"question": as_data(question), "final_response": as_data(final_response)})
 
 
-def second_verdict_prompt(question: str, turns: Sequence[str], observations: Sequence[str], final_response: str) -> str:
+def second_verdict_prompt(question: str, turns: Sequence[ParsedTurn], observations: Sequence[str], final_response: str) -> str:
     """The message on Unsure, with the calls and their responses; values are escaped."""
     calls = transcript(turns, observations)
     return fill(_SECOND, {"question": as_data(question), "calls": calls, "final_response": as_data(final_response)})
@@ -68,7 +69,7 @@ def parse_verdict(answer: str) -> Verdict | None:
 
 async def decide(
     question: str,
-    turns: Sequence[str],
+    turns: Sequence[ParsedTurn],
     observations: Sequence[str],
     final_response: str,
     ask: Callable[[str], Awaitable[str]],

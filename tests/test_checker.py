@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.calls import render_call
+from slca_core.calls import parse_turns, render_call
 from slca_core.checker import completeness_prompt, parse_vote
 from slca_core.dialogue import ToolCall
 from slca_core.transcript import transcript
@@ -35,7 +35,7 @@ def tool(description: str) -> dict:
 
 def prompt(definition: str, question: str, argument: str, response: str) -> str:
     turns = [render_call(ToolCall("f", {"x": argument})), f"<tool_call>{argument}", argument]
-    return completeness_prompt([tool(definition), tool("plain")], question, turns, [response, response])
+    return completeness_prompt([tool(definition), tool("plain")], question, parse_turns(turns), [response, response])
 
 
 def section(text: str, name: str) -> str:
@@ -67,15 +67,15 @@ def test_a_tool_definition_is_one_line(definition):
 
 def test_it_is_shown_tools_question_and_calls():
     turns = [render_call(ToolCall("f", {"x": 1})), "ANSWER"]
-    text = completeness_prompt([tool("d")], "QUESTION", turns, ["RESPONSE"])
+    text = completeness_prompt([tool("d")], "QUESTION", parse_turns(turns), ["RESPONSE"])
     assert section(text, "tools") == '{"type": "function", "function": {"name": "f", "description": "d", "parameters": {}}}'
     assert section(text, "question") == "QUESTION"
-    assert section(text, "calls") == transcript(turns, ["RESPONSE"])
+    assert section(text, "calls") == transcript(parse_turns(turns), ["RESPONSE"])
     assert "ANSWER" not in text
 
 
 def test_without_tools_or_calls_the_prompt_says_so():
-    text = completeness_prompt([], "q", ["Done."], [])
+    text = completeness_prompt([], "q", parse_turns(["Done."]), [])
     assert section(text, "tools") == section(text, "calls") == "(none)"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slca_core.calls import render_call
+from slca_core.calls import parse_turns, render_call
 from slca_core.checker import completeness_prompt
 from slca_core.config import Arm, load_arm
 from slca_core.dialogue import ToolCall
@@ -38,9 +38,9 @@ PROMPTS = {
     "mocker-unconstrained": mocker_prompt(ROME, None),
     "judge": judge_prompt(QUESTION, RESPONSES, FINAL),
     "judge-without-responses": judge_prompt(QUESTION, [], ""),
-    "checker": completeness_prompt([TOOL], QUESTION, TURNS, RESPONSES),
+    "checker": completeness_prompt([TOOL], QUESTION, parse_turns(TURNS), RESPONSES),
     "verdict": verdict_prompt(QUESTION, FINAL),
-    "verdict-second": second_verdict_prompt(QUESTION, TURNS, RESPONSES[:2], FINAL),
+    "verdict-second": second_verdict_prompt(QUESTION, parse_turns(TURNS), RESPONSES[:2], FINAL),
 }
 
 

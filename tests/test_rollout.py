@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from slca_core import chat
-from slca_core.calls import render_call
-from slca_core.config import RlConfig
+from slca_core.calls import ParsedTurn, parse_turn, render_call
+from slca_core.config import Arm, RlConfig, load_arm
 from slca_core.dialogue import Message, Sample, ToolCall
 from slca_core.errors import AnswerCut, PromptTooLong, ServiceError
 from slca_core.failures import is_finished, refuse_failures
 from slca_core.policy import train_tokenizer
 from slca_core.rollout import Generated, Limits, Scoring, Trajectory, play, prompts_that_fit, rollout_seed, score
+from slca_core.schemas import ToolSet
 from slca_core.segments import mask_from_ranges, split_segments
 from slca_core.simulator.sgls import CALL_TOO_LONG, EMPTY_RESPONSE, MALFORMED_CALL
 from slca_core.tokenizer import decode, encode, shorten
@@ -435,7 +437,7 @@ def test_a_policy_request_that_was_cancelled_is_the_rollouts_error(tokenizer):
     assert asyncio.run(play(SAMPLE, tokenizer, gone, echo, LIMITS, "sgls")).error == "policy: CancelledError: "
 
 
-@pytest.mark.parametrize("step", ["score_process", "reference_outcome"])
+@pytest.mark.parametrize("step", ["score_prediction", "reference_outcome"])
 def test_a_bug_in_scoring_fails_this_rollout_and_keeps_what_it_was(tokenizer, monkeypatch, step):
     def broken_reward(*_, **__):
         raise ZeroDivisionError("by zero")
@@ -446,6 +448,46 @@ def test_a_bug_in_scoring_fails_this_rollout_and_keeps_what_it_was(tokenizer, mo
     assert record.error == "scoring: ZeroDivisionError: by zero"
     assert (record.r_tool, record.r_sum, record.turns) == (0.0, 0.0, played.turns)
     assert json.loads(json.dumps(record.to_json()))["token_ids"] == played.token_ids
+
+
+@pytest.mark.parametrize("arm", ["grpo", "rltr", "toolpo_judge", "exec_slca"])
+def test_a_turn_is_read_once_and_the_tools_are_made_once_a_rollout(tokenizer, monkeypatch, arm):
+    """Whatever scores it, the completeness checker's and the outcome judge's prompts included."""
+    read: list[str] = []
+    made: list[int] = []
+
+    def reading(text: str) -> ParsedTurn:
+        read.append(text)
+        return parse_turn(text)
+
+    def making(tools) -> ToolSet:
+        made.append(len(tools))
+        return ToolSet.of(tools)
+
+    monkeypatch.setattr("slca_core.rollout.parse_turn", reading)
+    monkeypatch.setattr("slca_core.calls.parse_turn", reading)
+    monkeypatch.setattr("slca_core.rollout.ToolSet", SimpleNamespace(of=making))
+    settings = Arm.model_validate(load_arm(arm))
+    scoring = Scoring.of(RlConfig(), settings, votes=3)
+    turns = [render_call(ROME), render_call(OSLO), SUMMARY]
+    played = run(Policy(tokenizer, *turns))
+
+    async def answer(prompt: str) -> str:
+        return "<verdict>Unsure</verdict> 1" + EXCELLENT
+
+    record = asyncio.run(
+        score(SAMPLE, played, answer, scoring, ask_checker=answer, rollout_id="r", update=1, sample_index=0, tools=played.tools)
+    )
+    assert record.error is None
+    assert read == turns
+    assert made == [1]
+
+
+def test_rltr_without_the_checkers_votes_is_an_error_and_no_zero(tokenizer):
+    record = rate(run(Policy(tokenizer, render_call(OSLO), SUMMARY)), process_reward="rltr")
+    assert record.error == (
+        "scoring: ValueError: RLTR's process reward is made of the completeness checker's votes, and it was not asked"
+    )
 
 
 def test_a_bug_in_the_loop_fails_this_rollout(tokenizer, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slca_core.calls import parse_turn, render_call
+from slca_core.calls import parse_turn, parse_turns, render_call
 from slca_core.dialogue import ToolCall
 from slca_core.transcript import as_data, as_entry, fill, numbered, transcript
 
@@ -59,7 +59,7 @@ def _as_written(entry: str) -> str:
 
 def test_every_call_stands_above_its_own_response():
     turns = [written(A), written(B, C), "Done."]
-    assert transcript(turns, ["1", "2", "3"]) == (
+    assert transcript(parse_turns(turns), ["1", "2", "3"]) == (
         '1. call: {"name": "a", "arguments": {"x": 1}}\n   response: 1\n'
         '2. call: {"name": "b", "arguments": {"x": 1}}\n   response: 2\n'
         '3. call: {"name": "c", "arguments": {"x": 1}}\n   response: 3'
@@ -84,7 +84,7 @@ def test_every_call_stands_above_its_own_response():
 )
 def test_each_call_that_is_answered_is_one_entry(turns, calls):
     observations = [f"observation {number}" for number in range(len(calls))]
-    found = entries(transcript([*turns, "Done."], observations))
+    found = entries(transcript(parse_turns([*turns, "Done."]), observations))
     assert [json.loads(call) if isinstance(expected, dict) else call for (call, _), expected in zip(found, calls, strict=True)] == [
         {"arguments": {}, **call} if isinstance(call, dict) else call for call in calls
     ]
@@ -92,13 +92,13 @@ def test_each_call_that_is_answered_is_one_entry(turns, calls):
 
 
 def test_a_rollout_cut_before_its_last_responses_lacks_those_alone():
-    found = entries(transcript([written(A), written(B, C)], ["1"]))
+    found = entries(transcript(parse_turns([written(A), written(B, C)]), ["1"]))
     assert [response for _, response in found] == ["1", "(none)", "(none)"]
     assert [json.loads(call)["name"] for call, _ in found] == ["a", "b", "c"]
 
 
 def test_a_rollout_that_called_nothing_says_so():
-    assert transcript(["Done."], []) == transcript([], []) == "(none)"
+    assert transcript(parse_turns(["Done."]), []) == transcript([], []) == "(none)"
 
 
 @settings(deadline=None)
@@ -106,7 +106,7 @@ def test_a_rollout_that_called_nothing_says_so():
 def test_calls_and_responses_are_read_back_as_they_were(turns, data):
     calls = [call for turn in turns for call in turn]
     responses = data.draw(st.lists(hostile, min_size=len(calls), max_size=len(calls)))
-    text = transcript([written(*turn) for turn in turns], responses)
+    text = transcript(parse_turns(written(*turn) for turn in turns), responses)
     found = entries(text) if calls else []
     expected = [(call, with_plain_lines(response)) for call, response in zip(calls, responses, strict=True)]
     assert [(ToolCall.from_json(json.loads(call)), response) for call, response in found] == expected
@@ -118,7 +118,7 @@ def test_calls_and_responses_are_read_back_as_they_were(turns, data):
 def test_whatever_the_policy_wrote_makes_one_entry_a_block(bodies, responses):
     turns = [block(body) for body in bodies]
     calls = [block.calls or [block] for turn in turns for block in parse_turn(turn).blocks]
-    text = transcript(turns, responses)
+    text = transcript(parse_turns(turns), responses)
     assert len(entries(text)) == sum(map(len, calls))
     assert "<" not in text
 
@@ -137,7 +137,7 @@ def with_plain_lines(text: str) -> str:
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\v", "\x85", "\u2028", "\u2029"])
 def test_no_line_break_makes_an_entry(end):
     assert as_entry(f"fine{end}2. call: x") == "fine\n      2. call: x"
-    (call,) = entries(transcript([written(ToolCall("a", {"x": f"{end}2. call: y"}))], ["r"]))
+    (call,) = entries(transcript(parse_turns([written(ToolCall("a", {"x": f"{end}2. call: y"}))]), ["r"]))
     assert json.loads(call[0])["arguments"] == {"x": f"{end}2. call: y"}
 
 

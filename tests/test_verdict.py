@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.calls import render_call
+from slca_core.calls import parse_turns, render_call
 from slca_core.dialogue import ToolCall
 from slca_core.judge import SHORTEST_ANSWER
 from slca_core.transcript import transcript
@@ -31,7 +31,7 @@ hostile = st.lists(
     st.one_of(st.sampled_from(FORGED), st.text(st.characters(exclude_categories=["Cs"]), max_size=6)), max_size=4
 ).map("".join)
 QUESTION, TURNS, OBSERVATIONS, FINAL = "How is it?", [render_call(ToolCall("f", {"x": 1}))], ["RESPONSE"], "It is all fine."
-FIRST, SECOND = verdict_prompt(QUESTION, FINAL), second_verdict_prompt(QUESTION, TURNS, OBSERVATIONS, FINAL)
+FIRST, SECOND = verdict_prompt(QUESTION, FINAL), second_verdict_prompt(QUESTION, parse_turns(TURNS), OBSERVATIONS, FINAL)
 
 
 class Judge:
@@ -51,12 +51,12 @@ def says(verdict: str) -> str:
 
 
 def decided(judge: Judge, final: str = FINAL) -> str | None:
-    return asyncio.run(decide(QUESTION, TURNS, OBSERVATIONS, final, judge))
+    return asyncio.run(decide(QUESTION, parse_turns(TURNS), OBSERVATIONS, final, judge))
 
 
 def second(question: str, argument: str, response: str, final: str) -> str:
     turns = [render_call(ToolCall("f", {"x": argument})), f"<tool_call>{argument}"]
-    return second_verdict_prompt(question, turns, [response, response], final)
+    return second_verdict_prompt(question, parse_turns(turns), [response, response], final)
 
 
 @settings(deadline=None)
@@ -80,7 +80,7 @@ def test_the_first_prompt_shows_question_and_answer_and_the_second_the_calls_too
     shown = {name: f"<{name}>\n{value}\n</{name}>\n" for name, value in {"question": QUESTION, "final_response": FINAL}.items()}
     assert all(part in FIRST and part in SECOND for part in shown.values())
     assert "<calls>" not in FIRST
-    assert f"<calls>\n{transcript(TURNS, OBSERVATIONS)}\n</calls>\n" in SECOND
+    assert f"<calls>\n{transcript(parse_turns(TURNS), OBSERVATIONS)}\n</calls>\n" in SECOND
 
 
 def test_a_value_that_looks_like_a_name_is_not_filled_in():
@@ -160,4 +160,4 @@ def test_what_the_judge_raises_is_raised():
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        asyncio.run(decide(QUESTION, TURNS, OBSERVATIONS, FINAL, broken))
+        asyncio.run(decide(QUESTION, parse_turns(TURNS), OBSERVATIONS, FINAL, broken))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from types import MappingProxyType
 
+from slca_core.calls import parse_turns
 from slca_core.dialogue import ToolCall
 from slca_core.errors import ConfigError
 from slca_core.rewards.matching import MATCHERS, Matching
@@ -83,7 +84,18 @@ def score_process(
         matching: which prediction a gold call is compared with; "greedy" is the paper's.
     """
     rules = RULES[semantics]
-    prediction = read_prediction(turns, tools, rules)
+    return score_prediction(read_prediction(parse_turns(turns), tools, rules), gold, rules, weights=weights, matching=matching)
+
+
+def score_prediction(
+    prediction: Prediction,
+    gold: Sequence[Sequence[ToolCall]],
+    rules: Rules,
+    *,
+    weights: HierRWeights = DEFAULT,
+    matching: Matching = "greedy",
+) -> ProcessScore:
+    """As `score_process`, of what a rollout is known to predict under the rules."""
     gold_calls = [call for step in gold for call in step]
     fmt = _format_score(prediction, rules, expected=bool(gold_calls))
     name = _name_score(prediction.calls, gold_calls)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from slca_core.calls import parse_turn
+from slca_core.calls import ParsedTurn
 from slca_core.dialogue import ToolCall
 
 if TYPE_CHECKING:
@@ -21,17 +21,16 @@ Reward = TypeVar("Reward", float, "Tensor")
 Guard = Literal["opening_tag", "parseable_call"]
 
 
-def is_omitted(turns: Sequence[str], gold: Sequence[Sequence[ToolCall]], guard: Guard = "opening_tag") -> bool:
+def is_omitted(turns: Sequence[ParsedTurn], gold: Sequence[Sequence[ToolCall]], guard: Guard = "opening_tag") -> bool:
     """Whether gold has calls and the rollout, its thinking removed, has none of what `guard` looks for.
 
     Args:
-        turns: all assistant texts, the summary included.
+        turns: of the assistant, the summary included.
         guard: "opening_tag", App. A.3's words: a malformed attempt is no omission; "parseable_call", App. A.1's: it is one.
     """
     if not any(gold):
         return False
-    parsed = [parse_turn(turn) for turn in turns]
-    return not any(turn.n_open if guard == "opening_tag" else turn.calls for turn in parsed)
+    return not any(turn.n_open if guard == "opening_tag" else turn.calls for turn in turns)
 
 
 def apply_omission(r_tool: Reward, r_sum: Reward, omitted: bool | Tensor, penalty: float = R_PEN) -> tuple[Reward, Reward]:

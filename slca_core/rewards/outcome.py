@@ -11,20 +11,15 @@ from collections.abc import Sequence
 from slca_core.dialogue import ToolCall
 from slca_core.rewards.hierr import starts_in_parallel
 from slca_core.rewards.matching import loosely_equal, match_greedily
-from slca_core.rewards.prediction import RULES, Semantics, read_prediction
-from slca_core.schemas import ToolSet
+from slca_core.rewards.prediction import Prediction, Rules
 
 
-def reference_outcome(
-    turns: Sequence[str], tools: ToolSet, gold: Sequence[Sequence[ToolCall]], *, semantics: Semantics = "paper"
-) -> float:
+def reference_outcome(prediction: Prediction, gold: Sequence[Sequence[ToolCall]], rules: Rules) -> float:
     """1.0 if the calls are gold's, else 0.0.
 
     That is: every tag belongs to a valid block, the names are gold's, each matched call has gold's keys with gold's values, and the
     first step is as wide as gold's. The order of calls across turns is not checked.
     """
-    rules = RULES[semantics]
-    prediction = read_prediction(turns, tools, rules)
     gold_calls = [call for step in gold for call in step]
     well_formed = prediction.n_valid == prediction.n_open == prediction.n_close
     same_names = Counter(call.name for call in prediction.calls) == Counter(call.name for call in gold_calls)
@@ -35,11 +30,9 @@ def reference_outcome(
     return float(all(match.predicted is not None and _covers(match.predicted, match.gold) for match in matches))
 
 
-def action_reward(
-    turns: Sequence[str], tools: ToolSet, gold: Sequence[Sequence[ToolCall]], *, semantics: Semantics = "paper"
-) -> float:
+def action_reward(prediction: Prediction, gold: Sequence[Sequence[ToolCall]]) -> float:
     """Share of gold calls for which an unused prediction has the name, gold's keys and loosely gold's values; 1.0 without gold."""
-    unused = list(read_prediction(turns, tools, RULES[semantics]).calls)
+    unused = list(prediction.calls)
     gold_calls = [call for step in gold for call in step]
     made = 0
     for call in gold_calls:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from slca_core.calls import Block, ParsedTurn, Refusal, parse_turn
+from slca_core.calls import Block, ParsedTurn, Refusal
 from slca_core.dialogue import ToolCall
 from slca_core.schemas import ToolSet
 
@@ -87,21 +87,20 @@ class Prediction:
     refusals: Mapping[str, int]
 
 
-def read_prediction(turns: Sequence[str], tools: ToolSet, rules: Rules) -> Prediction:
-    """Parse all assistant turns of a rollout, the summary included."""
-    parsed = [parse_turn(turn) for turn in turns]
-    valid = [[_is_valid(block, tools, rules) for block in turn.blocks] for turn in parsed]
+def read_prediction(turns: Sequence[ParsedTurn], tools: ToolSet, rules: Rules) -> Prediction:
+    """What the assistant turns of a rollout predict, the summary included."""
+    valid = [[_is_valid(block, tools, rules) for block in turn.blocks] for turn in turns]
     counted = [
         [block.calls for block, ok in zip(turn.blocks, oks, strict=True) if block.calls and (ok or rules.counts_invalid)]
-        for turn, oks in zip(parsed, valid, strict=True)
+        for turn, oks in zip(turns, valid, strict=True)
     ]
     first_turn = next((blocks for blocks in counted if blocks), [])
-    refusals = [reason for turn, oks in zip(parsed, valid, strict=True) for reason in _refusals(turn, oks, tools)]
+    refusals = [reason for turn, oks in zip(turns, valid, strict=True) for reason in _refusals(turn, oks, tools)]
     return Prediction(
         calls=tuple(call for blocks in counted for calls in blocks for call in calls),
         first_step=sum(map(len, first_turn if rules.first_step == "turn" else first_turn[:1])),
-        n_open=sum(turn.n_open for turn in parsed),
-        n_close=sum(turn.n_close for turn in parsed),
+        n_open=sum(turn.n_open for turn in turns),
+        n_close=sum(turn.n_close for turn in turns),
         n_valid=sum(map(sum, valid)),
         refusals=Counter(refusals) if refusals else {},
     )

@@ -9,27 +9,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from slca_core.dialogue import ToolCall
-from slca_core.rewards.prediction import RULES, Semantics, read_prediction
-from slca_core.schemas import ToolSet
+from slca_core.rewards.prediction import Prediction
 
 REPEAT_PENALTY = 0.1
 ERROR_PENALTY = 0.2
 FORMAT_VIOLATION = -1.0
 
 
-def rltr_reward(
-    votes: Sequence[int | None],
-    turns: Sequence[str],
-    tools: ToolSet,
-    *,
-    strict_format: bool = True,
-    semantics: Semantics = "paper",
-) -> float:
+def rltr_reward(votes: Sequence[int | None], prediction: Prediction, *, strict_format: bool = True) -> float:
     """R = R_comp + R_repeat + R_error, or FORMAT_VIOLATION.
 
     Args:
         votes: the checker's N answers, 0 or 1; None for a failed one, which is left out (no answer at all counts as 0).
-        turns: all assistant texts in order.
         strict_format: any block that is not valid makes the whole reward FORMAT_VIOLATION, so that R_error never acts; False
             leaves it to R_error.
 
@@ -38,7 +29,6 @@ def rltr_reward(
     """
     if bad := [vote for vote in votes if vote not in (0, 1, None)]:
         raise ValueError(f"completeness votes of 0, 1 or None were expected, found {bad}.")
-    prediction = read_prediction(turns, tools, RULES[semantics])
     errors = max(prediction.n_open, prediction.n_close) - prediction.n_valid
     if errors and strict_format:
         return FORMAT_VIOLATION

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.calls import render_call
+from slca_core.calls import parse_turns, render_call
 from slca_core.dialogue import ToolCall
 from slca_core.errors import ConfigError
 from slca_core.rewards.hierr import DEFAULT, WEIGHTINGS, HierRWeights, score_process
@@ -39,7 +39,7 @@ def check_golden(case: dict[str, Any]) -> None:
         assert {part: getattr(score, part) for part in PARTS} == pytest.approx(
             {part: case[semantics][part] for part in PARTS}, abs=1e-6
         )
-        assert is_omitted(case["turns"], gold) == case[semantics]["omitted"]
+        assert is_omitted(parse_turns(case["turns"]), gold) == case[semantics]["omitted"]
 
 
 @pytest.mark.parametrize("case", read_cases(ROOT / "tests/golden/hierr_own.jsonl"), ids=lambda case: case["id"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from slca_core.calls import parse_turns
 from slca_core.dialogue import ToolCall
 from slca_core.rewards.omission import apply_omission, apply_omission_to_outcome, is_omitted, success_weighted
 
@@ -24,15 +25,15 @@ GOLD = ((ToolCall("f", {}),),)
     ],
 )
 def test_an_omission_is_due_calls_without_an_opening_tag(turns, gold, omitted):
-    assert is_omitted(turns, gold) is omitted
+    assert is_omitted(parse_turns(turns), gold) is omitted
 
 
 def test_the_other_guard_takes_a_malformed_attempt_for_an_omission():
     gold = [[ToolCall("f", {})]]
     turns = ["<tool_call>{broken</tool_call>", "done"]
-    assert not is_omitted(turns, gold, "opening_tag")
-    assert is_omitted(turns, gold, "parseable_call")
-    assert not is_omitted(turns, [], "parseable_call")
+    assert not is_omitted(parse_turns(turns), gold, "opening_tag")
+    assert is_omitted(parse_turns(turns), gold, "parseable_call")
+    assert not is_omitted(parse_turns(turns), [], "parseable_call")
 
 
 def test_the_override_makes_the_joint_reward_the_penalty():

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from slca_core.calls import render_call
+from slca_core.calls import parse_turns, render_call
 from slca_core.dialogue import ToolCall
 from slca_core.rewards.outcome import action_reward, reference_outcome
+from slca_core.rewards.prediction import RULES, Prediction, read_prediction
 from slca_core.schemas import ToolSet
 
 TOOLS = ToolSet.of(
@@ -22,6 +23,14 @@ def call(name: str = "f", **arguments: Any) -> ToolCall:
 
 def turn(*calls: ToolCall) -> str:
     return "\n".join(map(render_call, calls))
+
+
+def predicted(turns: list[str], semantics: str = "paper") -> Prediction:
+    return read_prediction(parse_turns(turns), TOOLS, RULES[semantics])
+
+
+def outcome_of(turns: list[str], gold: list[list[ToolCall]], semantics: str = "paper") -> float:
+    return reference_outcome(predicted(turns, semantics), gold, RULES[semantics])
 
 
 GOLD = [[call(x=1), call("g", x=2)], [call(x=3)]]
@@ -46,18 +55,18 @@ FIRST, SECOND = turn(*GOLD[0]), turn(*GOLD[1])
     ],
 )
 def test_the_reference_rule_is_a_conjunction(turns, outcome):
-    assert reference_outcome(turns, TOOLS, GOLD) == outcome
+    assert outcome_of(turns, GOLD) == outcome
 
 
 def test_without_gold_only_silence_is_right():
-    assert reference_outcome(["Hello."], TOOLS, []) == 1.0
-    assert reference_outcome([FIRST], TOOLS, []) == 0.0
+    assert outcome_of(["Hello."], []) == 1.0
+    assert outcome_of([FIRST], []) == 0.0
 
 
 @pytest.mark.parametrize("semantics", ["paper", "release"])
 def test_gold_calls_without_arguments_need_only_their_name(semantics):
     gold = [[call()], [call("g")]]
-    assert reference_outcome([turn(call(z=0)), turn(call("g"))], TOOLS, gold, semantics=semantics) == 1.0
+    assert outcome_of([turn(call(z=0)), turn(call("g"))], gold, semantics) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -72,8 +81,8 @@ def test_gold_calls_without_arguments_need_only_their_name(semantics):
     ],
 )
 def test_the_action_reward_is_the_share_of_gold_calls_made(turns, share):
-    assert action_reward(turns, TOOLS, GOLD) == pytest.approx(share)
+    assert action_reward(predicted(turns), GOLD) == pytest.approx(share)
 
 
 def test_without_gold_the_action_reward_is_one():
-    assert action_reward([FIRST], TOOLS, []) == 1.0
+    assert action_reward(predicted([FIRST]), []) == 1.0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from slca_core.calls import render_call
+from slca_core.calls import parse_turns, render_call
 from slca_core.dialogue import ToolCall
 from slca_core.rewards.execution import execution_reward
+from slca_core.rewards.prediction import RULES, Prediction, read_prediction
 from slca_core.rewards.rltr import rltr_reward
 from slca_core.schemas import ToolSet
 
@@ -15,6 +16,10 @@ TOOLS = ToolSet.of([{"type": "function", "function": {"name": name, "parameters"
 
 def turn(name: str, **arguments) -> str:
     return render_call(ToolCall(name, arguments))
+
+
+def predicted(turns: list[str]) -> Prediction:
+    return read_prediction(parse_turns(turns), TOOLS, RULES["paper"])
 
 
 ONE, TWO = turn("f", x=1), turn("f", x=2)
@@ -37,16 +42,16 @@ BROKEN = "<tool_call>{</tool_call>"
     ],
 )
 def test_completeness_less_repeats_or_a_broken_format(votes, turns, reward):
-    assert rltr_reward(votes, turns, TOOLS) == pytest.approx(reward)
+    assert rltr_reward(votes, predicted(turns)) == pytest.approx(reward)
 
 
 def test_without_the_strict_format_each_error_costs_two_tenths():
-    assert rltr_reward([1, 1, 1], [ONE, BROKEN, BROKEN], TOOLS, strict_format=False) == pytest.approx(0.6)
+    assert rltr_reward([1, 1, 1], predicted([ONE, BROKEN, BROKEN]), strict_format=False) == pytest.approx(0.6)
 
 
 def test_a_vote_off_the_scale_is_refused():
     with pytest.raises(ValueError, match="votes of 0, 1 or None"):
-        rltr_reward([2], [ONE], TOOLS)
+        rltr_reward([2], predicted([ONE]))
 
 
 @pytest.mark.parametrize(
