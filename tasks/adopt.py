@@ -87,4 +87,4 @@ def _adopt(study: Study, planned: PlannedStep, reason: str, *, strictly: bool) -
 
 def _hinders(step: Step, record: Record, strictly: bool) -> list[str]:
     """Settings and inputs that make the record another experiment than the step."""
-    return [one.words for one in values_that_differ(step, record) if strictly or one.in_both]
+    return [one.words for one in values_that_differ(step, record) if not one.of_code and (strictly or one.in_both)]

@@ -13,6 +13,7 @@ from slca_core.config import Arm, Study
 from slca_core.errors import ConfigError
 from slca_core.records import NOT_THERE, Record, Step, Store
 from slca_core.reporting.report import duration
+from slca_core.services.frozen import STANDIN_CODE_KEY
 from slca_core.services.usage import ROLES
 from tasks.curate import curation_step
 from tasks.estimates import NOTHING, Estimate, Estimator
@@ -60,10 +61,17 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """A value in which a step differs from a record: both in a few words, and whether both have it."""
+    """A value in which a step differs from a record.
+
+    Attributes:
+        words: both values.
+        in_both: whether both have it.
+        of_code: whether it is the digest of a stand-in's code, and so no setting.
+    """
 
     words: str
     in_both: bool
+    of_code: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +231,9 @@ def values_that_differ(step: Step, record: Record) -> list[Differing]:
     theirs = flatten({"config": record.config, "inputs": record.inputs})
     return [
         Differing(
-            f"{key.removeprefix('config.')} {_short(theirs.get(key))} -> {_short(mine.get(key))}", key in mine and key in theirs
+            words=f"{key.removeprefix('config.')} {_short(theirs.get(key))} -> {_short(mine.get(key))}",
+            in_both=key in mine and key in theirs,
+            of_code=key.endswith(f".{STANDIN_CODE_KEY}"),
         )
         for key in sorted(mine.keys() | theirs.keys())
         if _short(mine.get(key)) != _short(theirs.get(key))

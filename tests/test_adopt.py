@@ -14,6 +14,7 @@ from slca_core import pins
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, DataError
 from slca_core.records import RECORD, Step, read_record
+from slca_core.services import frozen
 from tasks.adopt import adopt
 from tasks.plan import make_plan
 from tasks.report import adopted
@@ -73,6 +74,13 @@ def test_what_ran_under_other_code_is_taken_over_and_says_so(study, study_file, 
     assert "train grpo-seed1" in sentence
     assert sentence.endswith(f"Reason given: {REASON}")
     assert list(adopt(study, REASON)) == [], "once is enough"
+
+
+def test_a_stand_in_of_other_code_is_no_other_setting(study, monkeypatch):
+    monkeypatch.setitem(frozen.STANDIN_CODE, "standin-mocker", ("slca_core.failures",))
+    assert "services.mocker.standin_code" in next(one.reason for one in make_plan(study).steps if one.name == "train grpo, seed 1")
+    assert all(one.record for one in adopt(study, REASON))
+    assert to_run(study) == set()
 
 
 def test_its_runs_in_mlflow_follow(study, another_torch):

@@ -28,6 +28,7 @@ from slca_core.verdict import parse_verdict
 
 _STANDIN = ("slca_core.dialogue", "slca_core.services.standins")
 _RATING = ("slca_core.judge", "slca_core.services.rubrics", "slca_core.simulator", "slca_core.transcript", "slca_core.verdict")
+STANDIN_CODE_KEY = "standin_code"
 STANDIN_CODE = {
     "standin-mocker": (*_STANDIN, "slca_core.services.mocking", "slca_core.simulator"),
     "standin-judge": (*_STANDIN, *_RATING),
@@ -44,7 +45,7 @@ def identity(service: ServiceConfig) -> dict[str, Any]:
     if extra := secrets.without_references(given):
         values["extra_body"] = extra
     if service.managed == "standin":
-        values["standin_code"] = code_digest(*STANDIN_CODE.get(service.model, _STANDIN))
+        values[STANDIN_CODE_KEY] = code_digest(*STANDIN_CODE.get(service.model, _STANDIN))
     if service.managed == "vllm" and service.deployment:
         values |= {"checkpoint": service.deployment.checkpoint, "dtype": service.deployment.dtype}
     return values
