@@ -12,12 +12,12 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from slca_core.advantages import compute_advantages
+from slca_core.credit.advantages import compute_advantages
+from slca_core.credit.estimators import ESTIMATORS, Estimator
+from slca_core.credit.segments import Segments, mask_from_ranges, split_segments
+from slca_core.credit.theory import flipped, in_conflict
 from slca_core.errors import DataError
-from slca_core.estimators import ESTIMATORS, Estimator
 from slca_core.records import RECORD, read_record
-from slca_core.segments import Segments, mask_from_ranges, split_segments
-from slca_core.theory import flipped, in_conflict
 
 _REWARDS = {"tool": "r_tool", "summary": "r_sum", "outcome": "outcome", "action": "action"}
 _NEEDED = ("rollout_id", "update", *_REWARDS.values(), "action_ranges", "token_ids", "turns", "observations", "error")

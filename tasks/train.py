@@ -30,8 +30,8 @@ from tasks.tracking import ChildRun, Tracking
 from tasks.workspace import Workspace
 
 CODE = (
-    "slca_core.advantages",
-    "slca_core.estimators",
+    "slca_core.credit.advantages",
+    "slca_core.credit.estimators",
     "slca_core.calls",
     "slca_core.chat",
     "slca_core.curation.rows",
@@ -42,7 +42,7 @@ CODE = (
     "slca_core.rollout",
     "slca_core.schemas",
     "slca_core.schema_bounds",
-    "slca_core.segments",
+    "slca_core.credit.segments",
     "slca_core.services.cache",
     "slca_core.services.client",
     "slca_core.services.frozen",

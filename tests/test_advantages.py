@@ -13,11 +13,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.advantages import Advantages, compute_advantages, without_groups
+from slca_core.credit.advantages import Advantages, compute_advantages, without_groups
+from slca_core.credit.estimators import ESTIMATORS, Estimator
+from slca_core.credit.segments import Segments, split_segments
 from slca_core.errors import DataError
-from slca_core.estimators import ESTIMATORS, Estimator
 from slca_core.rewards.omission import apply_omission, apply_omission_to_outcome
-from slca_core.segments import Segments, split_segments
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = [json.loads(line) for line in (ROOT / "tests/golden/advantages.jsonl").read_text().splitlines()]
@@ -250,7 +250,7 @@ def test_an_estimator_whose_routing_does_not_fit_its_columns_is_refused():
 
 def test_importing_the_estimators_brings_in_no_third_party_package_but_torch():
     code = (
-        "import sys, torch; before = set(sys.modules); import slca_core.advantages; "
+        "import sys, torch; before = set(sys.modules); import slca_core.credit.advantages; "
         "print(*sorted({m.split('.')[0] for m in set(sys.modules) - before} - sys.stdlib_module_names))"
     )
     loaded = subprocess.run(

@@ -26,8 +26,8 @@ from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools import is_valid_schema, validate
 
 from slca_core.config import ARMS, Study, load_study
+from slca_core.credit.estimators import ESTIMATORS
 from slca_core.errors import ConfigError
-from slca_core.estimators import ESTIMATORS
 from slca_core.services.process import start, stop
 from tasks.secrets import at_hand, kept, refuse_overrides, resolved
 from tests.scripted import finish, write_study

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from slca_core import chat
 from slca_core.calls import render_call
+from slca_core.credit.segments import mask_from_ranges, split_segments
 from slca_core.judge import judge_prompt, parse_rating
 from slca_core.policy import train_tokenizer
 from slca_core.rollout import Generated, Trajectory, play, score
-from slca_core.segments import mask_from_ranges, split_segments
 from slca_core.services.standins import answer_as_judge
 from slca_core.tokenizer import decode, encode
 from tests import played

@@ -271,7 +271,7 @@ def test_a_step_is_explained_by_all_that_bears_on_it(study_file):
     plan = make_plan(load_study(study_file))
     found = explain(plan, "train slca, seed 1")
     assert found["config.rl.kl_coef"] == 0.001
-    assert "code.slca_core.advantages" in found
+    assert "code.slca_core.credit.advantages" in found
     with pytest.raises(ConfigError, match="train slca, seed 1"):
         explain(plan, "train slka")
 

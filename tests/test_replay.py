@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
+from slca_core.credit.estimators import ESTIMATORS
 from slca_core.errors import DataError
-from slca_core.estimators import ESTIMATORS
 from slca_core.replay import read_rollouts, replay
 
 # (R_tool, R_sum, the tool turn): App. D.4's conflict in rollout 0; rollouts 1 and 3 call alike.

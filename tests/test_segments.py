@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slca_core.credit.segments import check_mask_agrees, mask_from_ranges, split_segments
 from slca_core.errors import DataError
-from slca_core.segments import check_mask_agrees, mask_from_ranges, split_segments
 
 masks = st.integers(1, 12).flatmap(
     lambda width: st.lists(st.lists(st.booleans(), min_size=width, max_size=width), min_size=1, max_size=6)

@@ -7,10 +7,10 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from slca_core.advantages import compute_advantages
-from slca_core.estimators import ESTIMATORS
-from slca_core.segments import split_segments
-from slca_core.theory import ToolOutcomes, flipped, in_conflict, sensitivity, variance
+from slca_core.credit.advantages import compute_advantages
+from slca_core.credit.estimators import ESTIMATORS
+from slca_core.credit.segments import split_segments
+from slca_core.credit.theory import ToolOutcomes, flipped, in_conflict, sensitivity, variance
 
 GROUP = torch.zeros(6, dtype=torch.int64)
 MASK = torch.tensor([[1, 1, 0, 1, 1], [1, 0, 1, 0, 1], [1, 0, 0, 1, 0], [0, 0, 1, 1, 0], [1, 0, 1, 1, 1], [1, 1, 1, 0, 1]])

@@ -21,7 +21,7 @@ from slca_core.services.usage import RARE, Usage, total
 
 if TYPE_CHECKING:
     # Who only reads metrics waits for no torch.
-    from slca_core.advantages import Advantages
+    from slca_core.credit.advantages import Advantages
 
 # OpenRLHF's names -> ours. KL, clip fraction and gradient norm are means over the update's mini-batches, as stock logs them.
 _STOCK = {

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from slca_core.advantages import compute_advantages
-from slca_core.estimators import Estimator
-from slca_core.segments import Segments
+from slca_core.credit.advantages import compute_advantages
+from slca_core.credit.estimators import Estimator
+from slca_core.credit.segments import Segments
 
 # A standardised reward this small stands at its mean but for rounding.
 AT_MEAN = 1e-9

@@ -1,7 +1,7 @@
 """Estimators as data (Eq. 3, App. A.2, Table 21): what is standardised, and which segment's tokens carry how much of it.
 
 An estimator is a value: named rewards, a normaliser within groups, a presence rule, and a routing matrix. SLCA is the identity
-matrix; GRPO normalises the sum and sends it everywhere. `slca_core.advantages` computes them all.
+matrix; GRPO normalises the sum and sends it everywhere. `slca_core.credit.advantages` computes them all.
 """
 
 from __future__ import annotations

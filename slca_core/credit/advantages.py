@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from slca_core.credit.estimators import Estimator
+from slca_core.credit.segments import Segments
 from slca_core.errors import DataError
-from slca_core.estimators import Estimator
-from slca_core.segments import Segments
 
 
 @dataclass(frozen=True, slots=True)
