@@ -12,15 +12,15 @@ from typing import Any, get_args
 
 import torch
 
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet
 from slca_core.credit.advantages import compute_advantages
 from slca_core.credit.estimators import ESTIMATORS
 from slca_core.credit.segments import split_segments
-from slca_core.dialogue import ToolCall
 from slca_core.errors import DataError
 from slca_core.rewards.hierr import score_process
 from slca_core.rewards.omission import apply_omission, apply_omission_to_outcome, is_omitted
 from slca_core.rewards.prediction import Semantics
-from slca_core.schemas import ToolSet
 
 TOLERANCE = 1e-6
 

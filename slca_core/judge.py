@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from slca_core.tags import blocks, tag_pair
+from slca_core.conversation.tags import blocks, tag_pair
 from slca_core.transcript import as_data, fill, numbered
 
 Rating = Literal["very poor", "poor", "acceptable", "good", "excellent"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slca_core.dialogue import Sample
+from slca_core.conversation.dialogue import Sample
 from slca_core.errors import PromptTooLong, ServiceError
 from slca_core.failures import is_finished
 from slca_core.rollout import Scoring, Trajectory, score

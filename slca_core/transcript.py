@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from slca_core.calls import parse_turn
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import parse_turn
+from slca_core.conversation.dialogue import ToolCall
 
 NOTHING = "(none)"
 _LINE_BREAK = re.compile(r"\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")

@@ -30,11 +30,11 @@ SPLITS = ("sft", "rl", "test")
 CODE = (
     "slca_core.curation",
     "slca_core.services.mocking",
-    "slca_core.calls",
-    "slca_core.dialogue",
-    "slca_core.schemas",
-    "slca_core.schema_bounds",
-    "slca_core.tags",
+    "slca_core.conversation.calls",
+    "slca_core.conversation.dialogue",
+    "slca_core.conversation.schemas",
+    "slca_core.conversation.schema_bounds",
+    "slca_core.conversation.tags",
 )
 
 

@@ -29,18 +29,18 @@ from tasks.tracking import Tracking
 from tasks.workspace import Workspace
 
 POLICY_CODE = (
-    "slca_core.chat",
-    "slca_core.dialogue",
+    "slca_core.conversation.chat",
+    "slca_core.conversation.dialogue",
     "slca_core.policy",
-    "slca_core.tags",
-    "slca_core.tokenizer",
+    "slca_core.conversation.tags",
+    "slca_core.conversation.tokens",
     "slca_core.trainer.demonstrations",
 )
 CODE = (
-    "slca_core.chat",
-    "slca_core.dialogue",
-    "slca_core.tags",
-    "slca_core.tokenizer",
+    "slca_core.conversation.chat",
+    "slca_core.conversation.dialogue",
+    "slca_core.conversation.tags",
+    "slca_core.conversation.tokens",
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu",
     "slca_core.trainer.demonstrations",

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from slca_core.config import Study
+from slca_core.conversation.dialogue import Sample
 from slca_core.curation.rows import read_split
-from slca_core.dialogue import Sample
 from slca_core.errors import DataError
 from slca_core.records import Record
 from slca_core.replay import read_rollouts

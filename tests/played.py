@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from slca_core import chat
-from slca_core.calls import render_call
 from slca_core.config import RlConfig
-from slca_core.dialogue import Message, Sample, ToolCall
+from slca_core.conversation import chat
+from slca_core.conversation.calls import render_call
+from slca_core.conversation.dialogue import Message, Sample, ToolCall
+from slca_core.conversation.tokens import encode
 from slca_core.rollout import Generate, Generated, Limits, RolloutRecord, Scoring, roll
 from slca_core.services.client import Lines
-from slca_core.tokenizer import encode
 
 TOOL = {
     "type": "function",

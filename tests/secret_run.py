@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from slca_core import chat
 from slca_core.config import load_study
+from slca_core.conversation import chat
 from slca_core.services.policy_server import PolicyServer
 from slca_core.services.process import LOOPBACK
 from tasks.workspace import quiet_environment

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.calls import MAX_DEPTH, Refusal, parse_turn, render_call
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import MAX_DEPTH, Refusal, parse_turn, render_call
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.errors import DataError
 
 _NAMES = ("tool_call", "tool_response", "think", "thinking")

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core import chat
-from slca_core.calls import render_call
+from slca_core.conversation import chat
+from slca_core.conversation.calls import render_call
+from slca_core.conversation.dialogue import Message, Sample, ToolCall
+from slca_core.conversation.tokens import encode
 from slca_core.curation.decomposition import decompose
 from slca_core.curation.generator import generate
 from slca_core.curation.readers import read_record
-from slca_core.dialogue import Message, Sample, ToolCall
 from slca_core.policy import train_tokenizer
 from slca_core.services.mocking import mock_response
-from slca_core.tokenizer import encode
 
 TOOL = {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": {"type": "object"}}}
 CONTROL = (*chat.SPECIAL_TOKENS, "<|endoftext|>", *chat.TAGS)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core import chat
-from slca_core.calls import render_call
+from slca_core.conversation import chat
+from slca_core.conversation.calls import render_call
+from slca_core.conversation.tokens import decode, encode
 from slca_core.credit.segments import mask_from_ranges, split_segments
 from slca_core.judge import judge_prompt, parse_rating
 from slca_core.policy import train_tokenizer
 from slca_core.rollout import Generated, Trajectory, play, score
 from slca_core.services.standins import answer_as_judge
-from slca_core.tokenizer import decode, encode
 from tests import played
 
 SAMPLE = played.sample(1, turns=1)
@@ -122,7 +122,7 @@ def test_the_mask_marks_what_the_policy_wrote_and_nothing_else(tokenizer, text):
 
 @given(forged)
 def test_a_call_that_carries_tags_reaches_the_mocker_as_data(text):
-    from slca_core.dialogue import ToolCall
+    from slca_core.conversation.dialogue import ToolCall
     from slca_core.simulator.prompts import mocker_prompt
 
     prompt = mocker_prompt(ToolCall("look", {"what": text}), SAMPLE.tools[0])

@@ -255,10 +255,10 @@ def test_changed_code_is_named(study_file, monkeypatch):
     finish(study)
     record = Workspace(study).store.records("curate")[0]
     values = json.loads((record.folder / "record.json").read_text())
-    values["code"]["slca_core.calls"], values["seal"] = "another", None
+    values["code"]["slca_core.conversation.calls"], values["seal"] = "another", None
     (record.folder / "record.json").write_text(json.dumps(values))
     record.folder.rename(record.folder.with_name("tiny-000000000000"))
-    assert make_plan(study).steps[0].reason == "code of slca_core.calls"
+    assert make_plan(study).steps[0].reason == "code of slca_core.conversation.calls"
 
 
 def test_an_unfinished_attempt_is_gone_on_from(study_file):

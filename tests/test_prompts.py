@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from slca_core.calls import render_call
 from slca_core.checker import completeness_prompt
 from slca_core.config import Arm, load_arm
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import render_call
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.judge import judge_prompt
 from slca_core.simulator.prompts import mocker_prompt
 from slca_core.verdict import second_verdict_prompt, verdict_prompt

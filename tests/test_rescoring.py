@@ -8,8 +8,8 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from slca_core import chat
 from slca_core.config import ServicesConfig
+from slca_core.conversation import chat
 from slca_core.policy import train_tokenizer
 from slca_core.rescoring import SCORED, Rescored, rescore
 from slca_core.rollout import RolloutRecord

@@ -9,17 +9,17 @@ import json
 import pytest
 import torch
 
-from slca_core import chat
-from slca_core.calls import render_call
 from slca_core.config import RlConfig
+from slca_core.conversation import chat
+from slca_core.conversation.calls import render_call
+from slca_core.conversation.dialogue import Message, Sample, ToolCall
+from slca_core.conversation.tokens import decode, encode, shorten
 from slca_core.credit.segments import mask_from_ranges, split_segments
-from slca_core.dialogue import Message, Sample, ToolCall
 from slca_core.errors import AnswerCut, PromptTooLong, ServiceError
 from slca_core.failures import is_finished, refuse_failures
 from slca_core.policy import train_tokenizer
 from slca_core.rollout import Generated, Limits, Scoring, Trajectory, play, prompts_that_fit, rollout_seed, score
 from slca_core.simulator.sgls import CALL_TOO_LONG, EMPTY_RESPONSE, MALFORMED_CALL
-from slca_core.tokenizer import decode, encode, shorten
 
 TOOL = {
     "type": "function",

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schema_bounds import MAX_STEPS, Bounds, UnboundedSchema
+from slca_core.conversation.schemas import ToolSet, schema_fault
 from slca_core.errors import DataError
-from slca_core.schema_bounds import MAX_STEPS, Bounds, UnboundedSchema
-from slca_core.schemas import ToolSet, schema_fault
 from slca_core.services.mocking import mock_response
 from slca_core.simulator.sgls import simulate
 

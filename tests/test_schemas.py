@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from slca_core.calls import parse_turn
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import parse_turn
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet
 from slca_core.errors import DataError
-from slca_core.schemas import ToolSet
 
 CONTACT = {
     "type": "object",

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.chat import START, as_plain_turns
+from slca_core.conversation.chat import START, as_plain_turns
+from slca_core.conversation.tags import blocks, tag_pair, without_blocks
 from slca_core.curation.readers.records import RecordError
 from slca_core.curation.readers.system import without_tool_list
 from slca_core.curation.readers.verl import read_verl
@@ -21,7 +22,6 @@ from slca_core.judge import parse_rating
 from slca_core.rewards.matching import loosely_equal
 from slca_core.services.standins import answer_as_checker
 from slca_core.simulator.prompts import extract_response, has_response
-from slca_core.tags import blocks, tag_pair, without_blocks
 from slca_core.verdict import parse_verdict
 
 SIZE = 2_000_000

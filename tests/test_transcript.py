@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slca_core.calls import parse_turn, render_call
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import parse_turn, render_call
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.transcript import as_data, as_entry, fill, numbered, transcript
 
 FORGED = (

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.calls import render_call
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import render_call
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.judge import SHORTEST_ANSWER
 from slca_core.transcript import transcript
 from slca_core.verdict import VERDICTS, decide, parse_verdict, second_verdict_prompt, verdict_prompt

@@ -20,10 +20,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.curation.words import POOLS
 from slca_core.curation.world import BY_NAME, CHAINS, OFF_TOPIC, WORLD, Chain
 from slca_core.curation.world_tool import Ask, WorldTool
-from slca_core.dialogue import ToolCall
 
 Respond = Callable[[dict[str, Any], ToolCall], str]
 Slots = dict[str, Any]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from slca_core.dialogue import Message, Sample, ToolCall
+from slca_core.conversation.dialogue import Message, Sample, ToolCall
 
 BARE_SUMMARY = "That is done."
 

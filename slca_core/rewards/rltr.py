@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet
 from slca_core.rewards.prediction import RULES, Semantics, read_prediction
-from slca_core.schemas import ToolSet
 
 REPEAT_PENALTY = 0.1
 ERROR_PENALTY = 0.2

@@ -26,7 +26,7 @@ from slca_core.services.leftovers import own_folder
 from slca_core.services.process import LOOPBACK, free_port, keep_serving, serve
 from slca_core.verdict import parse_verdict
 
-_STANDIN = ("slca_core.dialogue", "slca_core.services.standins")
+_STANDIN = ("slca_core.conversation.dialogue", "slca_core.services.standins")
 _RATING = ("slca_core.judge", "slca_core.services.rubrics", "slca_core.simulator", "slca_core.transcript", "slca_core.verdict")
 STANDIN_CODE = {
     "standin-mocker": (*_STANDIN, "slca_core.services.mocking", "slca_core.simulator"),

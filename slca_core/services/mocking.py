@@ -16,8 +16,8 @@ from typing import Any
 
 import jsonschema_rs
 
-from slca_core.dialogue import ToolCall
-from slca_core.schemas import schema_fault
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import schema_fault
 
 _RETURNS = re.compile(r"Returns ((?:\w+ \((?:integer|number|string|boolean)\)(?:, )?)+)")
 _FIELD = re.compile(r"(\w+) \((\w+)\)")

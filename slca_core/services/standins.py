@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.tags import blocks, tag_pair
 from slca_core.services.customer import next_message
 from slca_core.services.mocking import mock_response
 from slca_core.services.rubrics import is_complete, is_solved, rate
-from slca_core.tags import blocks, tag_pair
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from httpx_aiohttp import HttpxAiohttpClient
 
-from slca_core.chat import TAGS
+from slca_core.conversation.chat import TAGS
 from slca_core.services.client import TRANSPORT_ERRORS
 from slca_core.services.process import LOOPBACK, free_port, serve
 

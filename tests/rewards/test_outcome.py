@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from slca_core.calls import render_call
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import render_call
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet
 from slca_core.rewards.outcome import action_reward, reference_outcome
-from slca_core.schemas import ToolSet
 
 TOOLS = ToolSet.of(
     [{"type": "function", "function": {"name": name, "parameters": {"properties": {"x": {"type": "integer"}}}}} for name in "fg"]

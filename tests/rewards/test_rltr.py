@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from slca_core.calls import render_call
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import render_call
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet
 from slca_core.rewards.execution import execution_reward
 from slca_core.rewards.rltr import rltr_reward
-from slca_core.schemas import ToolSet
 
 TOOLS = ToolSet.of([{"type": "function", "function": {"name": name, "parameters": {"required": ["x"]}}} for name in "fg"])
 

@@ -11,8 +11,8 @@ import sys
 import httpx
 import pytest
 
-from slca_core import chat
 from slca_core.config import REPOSITORY, JudgeConfig, MockerConfig, ServicesConfig
+from slca_core.conversation import chat
 from slca_core.errors import ServiceError
 from slca_core.failures import BOUNDARIES, refuse_failures
 from slca_core.policy import train_tokenizer
@@ -131,7 +131,7 @@ def test_every_boundary_has_a_name_of_its_own():
 RUN = """
 import asyncio, sys
 from pathlib import Path
-from slca_core import chat
+from slca_core.conversation import chat
 from slca_core.policy import train_tokenizer
 from slca_core.services.cache import AnswerCache
 from slca_core.services.frozen import Clients

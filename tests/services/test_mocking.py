@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.services.mocking import mock_response
 
 names = st.sampled_from(["city", "temp", "unit", "user"])

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.curation.decomposition import decompose
 from slca_core.curation.generator import generate
 from slca_core.curation.readers import read_record
-from slca_core.dialogue import ToolCall
 from slca_core.judge import judge_prompt, parse_rating
 from slca_core.services.mocking import mock_response
 from slca_core.services.standins import answer_as_judge, answer_as_mocker, create_app

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from slca_core import chat
-from slca_core.calls import render_call
+from slca_core.conversation import chat
+from slca_core.conversation.calls import render_call
+from slca_core.conversation.tokens import encode
 from slca_core.policy import train_tokenizer
 from slca_core.services import standins
 from slca_core.services.frozen import Clients
-from slca_core.tokenizer import encode
 from slca_core.trainer import agent, ledger
 from slca_core.trainer.labels import label_of
 from slca_core.trainer.sampling import IndexedRollouts

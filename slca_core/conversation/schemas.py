@@ -17,9 +17,9 @@ from typing import Any, Literal
 import jsonschema
 import jsonschema_rs
 
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schema_bounds import MAX_CHARACTERS, SUBSCHEMA_MAPS, SUBSCHEMAS, Bounds, UnboundedSchema
 from slca_core.errors import DataError
-from slca_core.schema_bounds import MAX_CHARACTERS, SUBSCHEMA_MAPS, SUBSCHEMAS, Bounds, UnboundedSchema
 
 ViolationKind = Literal["unknown-tool", "missing", "ill-typed"]
 

@@ -16,8 +16,8 @@ from typing import Any
 from jinja2 import Template
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from slca_core.dialogue import Message
-from slca_core.tags import blocks
+from slca_core.conversation.dialogue import Message
+from slca_core.conversation.tags import blocks
 
 TEMPLATE_PATH = Path(__file__).with_name("chat_template.jinja")
 START, END = "<|im_start|>", "<|im_end|>"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple, NoReturn
 
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.errors import DataError
 
 OPEN_TAG = "<tool_call>"
