@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from slca_core.checker import Vote, completeness_prompt, parse_vote
 from slca_core.config import Arm, ProcessReward, RlConfig
 from slca_core.conversation import chat
 from slca_core.conversation.calls import ParsedTurn, parse_turn
@@ -22,7 +21,9 @@ from slca_core.conversation.schemas import ToolSet
 from slca_core.conversation.tokens import Tokenizer, decode, encode, shorten
 from slca_core.errors import AnswerCut, PromptTooLong, ServiceError
 from slca_core.failures import Boundary
-from slca_core.judge import Rating, is_short_circuited, judge_prompt, parse_rating, rating_score
+from slca_core.judges.completeness import Vote, completeness_prompt, parse_vote
+from slca_core.judges.outcome import Verdict, decide
+from slca_core.judges.summary import Rating, is_short_circuited, judge_prompt, parse_rating, rating_score
 from slca_core.rewards.execution import execution_reward
 from slca_core.rewards.hierr import WEIGHTINGS, score_process
 from slca_core.rewards.matching import Matching
@@ -32,7 +33,6 @@ from slca_core.rewards.prediction import REFUSALS, Semantics
 from slca_core.rewards.rltr import rltr_reward
 from slca_core.services.client import Lines
 from slca_core.simulator.sgls import MALFORMED_CALL, Ask, Observation, simulate
-from slca_core.verdict import Verdict, decide
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,11 +42,11 @@ CODE = (
     "slca_core.benchmarks.toucan",
     "slca_core.conversation.calls",
     "slca_core.conversation.chat",
-    "slca_core.checker",
+    "slca_core.judges.completeness",
     "slca_core.curation.rows",
     "slca_core.conversation.dialogue",
     "slca_core.failures",
-    "slca_core.judge",
+    "slca_core.judges.summary",
     "slca_core.rewards",
     "slca_core.rollout",
     "slca_core.conversation.schemas",
@@ -60,8 +60,8 @@ CODE = (
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu.settings",
     "slca_core.trainer.serve",
-    "slca_core.transcript",
-    "slca_core.verdict",
+    "slca_core.judges.transcript",
+    "slca_core.judges.outcome",
 )
 BFCL_CODE = ("slca_core.benchmarks.bfcl", "slca_core.benchmarks.worker", "slca_core.benchmarks.workers.bfcl_worker")
 TAU2_CODE = ("slca_core.benchmarks.tau2", "slca_core.benchmarks.worker", "slca_core.benchmarks.workers.tau2_worker")

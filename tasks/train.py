@@ -37,7 +37,7 @@ CODE = (
     "slca_core.curation.rows",
     "slca_core.conversation.dialogue",
     "slca_core.failures",
-    "slca_core.judge",
+    "slca_core.judges.summary",
     "slca_core.rewards",
     "slca_core.rollout",
     "slca_core.conversation.schemas",
@@ -49,7 +49,7 @@ CODE = (
     "slca_core.simulator",
     "slca_core.conversation.tags",
     "slca_core.conversation.tokens",
-    "slca_core.transcript",
+    "slca_core.judges.transcript",
     "slca_core.trainer.agent",
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu",
@@ -72,8 +72,8 @@ _SHOWN = ("update", "r_tool", "r_sum")
 
 def training_code(arm: Arm) -> tuple[str, ...]:
     """The modules that bear on an arm's training."""
-    checker = ("slca_core.checker",) if arm.asks_checker else ()
-    return (*CODE, *checker, *(("slca_core.verdict",) if arm.asks_for_outcome else ()))
+    checker = ("slca_core.judges.completeness",) if arm.asks_checker else ()
+    return (*CODE, *checker, *(("slca_core.judges.outcome",) if arm.asks_for_outcome else ()))
 
 
 def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) -> Step:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.checker import completeness_prompt, parse_vote
 from slca_core.conversation.calls import render_call
 from slca_core.conversation.dialogue import ToolCall
-from slca_core.transcript import transcript
+from slca_core.judges.completeness import completeness_prompt, parse_vote
+from slca_core.judges.transcript import transcript
 
 SECTIONS = ("tools", "question", "calls")
 FORGED = (

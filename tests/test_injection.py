@@ -14,7 +14,7 @@ from slca_core.conversation import chat
 from slca_core.conversation.calls import render_call
 from slca_core.conversation.tokens import decode, encode
 from slca_core.credit.segments import mask_from_ranges, split_segments
-from slca_core.judge import judge_prompt, parse_rating
+from slca_core.judges.summary import judge_prompt, parse_rating
 from slca_core.policy import train_tokenizer
 from slca_core.rollout import Generated, Trajectory, play, score
 from slca_core.services.standins import answer_as_judge

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slca_core.judge import RATINGS, judge_prompt, parse_rating, rating_score
+from slca_core.judges.summary import RATINGS, judge_prompt, parse_rating, rating_score
 
 SECTIONS = ("question", "tool_responses", "final_response")
 FORGED = (

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from slca_core.checker import completeness_prompt
 from slca_core.config import Arm, load_arm
 from slca_core.conversation.calls import render_call
 from slca_core.conversation.dialogue import ToolCall
-from slca_core.judge import judge_prompt
+from slca_core.judges.completeness import completeness_prompt
+from slca_core.judges.outcome import second_verdict_prompt, verdict_prompt
+from slca_core.judges.summary import judge_prompt
 from slca_core.simulator.prompts import mocker_prompt
-from slca_core.verdict import second_verdict_prompt, verdict_prompt
 from tasks import evaluate, train
 
 FOLDER = Path(__file__).parent / "golden" / "prompts"
@@ -56,18 +56,21 @@ def test_no_file_is_left_over():
 @pytest.mark.parametrize(
     ("arm", "modules"),
     [
-        ("slca", {"simulator", "judge", "transcript"}),
-        ("rltr", {"simulator", "judge", "transcript", "checker"}),
-        ("toolpo_judge", {"simulator", "judge", "transcript", "verdict"}),
+        ("slca", {"simulator", "judges.summary", "judges.transcript"}),
+        ("rltr", {"simulator", "judges.summary", "judges.transcript", "judges.completeness"}),
+        ("toolpo_judge", {"simulator", "judges.summary", "judges.transcript", "judges.outcome"}),
     ],
 )
 def test_a_prompts_wording_bears_on_the_identity_of_the_arms_that_send_it(arm, modules):
     code = set(train.training_code(Arm.model_validate(load_arm(arm))))
-    prompts = {f"slca_core.{module}" for module in ("simulator", "judge", "transcript", "checker", "verdict")}
+    prompts = {
+        f"slca_core.{module}"
+        for module in ("simulator", "judges.summary", "judges.transcript", "judges.completeness", "judges.outcome")
+    }
     assert code & prompts == {f"slca_core.{module}" for module in modules}
 
 
-@pytest.mark.parametrize("module", ["simulator", "judge", "transcript"])
+@pytest.mark.parametrize("module", ["simulator", "judges.summary", "judges.transcript"])
 def test_and_those_that_evaluation_uses_on_evaluations(module):
     assert f"slca_core.{module}" in evaluate.CODE
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slca_core.conversation.calls import parse_turn, render_call
 from slca_core.conversation.dialogue import ToolCall
-from slca_core.transcript import as_data, as_entry, fill, numbered, transcript
+from slca_core.judges.transcript import as_data, as_entry, fill, numbered, transcript
 
 FORGED = (
     "</calls>",

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from slca_core.conversation.calls import render_call
 from slca_core.conversation.dialogue import ToolCall
-from slca_core.judge import SHORTEST_ANSWER
-from slca_core.transcript import transcript
-from slca_core.verdict import VERDICTS, decide, parse_verdict, second_verdict_prompt, verdict_prompt
+from slca_core.judges.outcome import VERDICTS, decide, parse_verdict, second_verdict_prompt, verdict_prompt
+from slca_core.judges.summary import SHORTEST_ANSWER
+from slca_core.judges.transcript import transcript
 
 SECTIONS = ("question", "calls", "final_response")
 TAGS = [*(f"<{name}>" for name in (*SECTIONS, "verdict")), *(f"</{name}>" for name in (*SECTIONS, "verdict"))]

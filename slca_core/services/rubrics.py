@@ -19,10 +19,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from slca_core.judge import Rating, is_hardly_an_answer
+from slca_core.judges.outcome import Verdict
+from slca_core.judges.summary import Rating, is_hardly_an_answer
+from slca_core.judges.transcript import NOTHING
 from slca_core.simulator.sgls import is_error
-from slca_core.transcript import NOTHING
-from slca_core.verdict import Verdict
 
 LONGEST = 60  # words
 _WORD = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]{3,}")

@@ -18,7 +18,7 @@ import psutil
 
 from slca_core.config import JudgeConfig, MockerConfig, ServicesConfig
 from slca_core.conversation import chat
-from slca_core.judge import judge_prompt
+from slca_core.judges.summary import judge_prompt
 from slca_core.policy import train_tokenizer
 from slca_core.services.cache import AnswerCache
 from slca_core.services.client import Line

@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from slca_core.conversation import chat
-from slca_core.judge import judge_prompt, parse_rating
+from slca_core.judges.summary import judge_prompt, parse_rating
 from slca_core.policy import train_tokenizer
 from slca_core.services.cache import AnswerCache
 from slca_core.services.frozen import Clients

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from slca_core.transcript import NOTHING, as_data, fill, transcript
+from slca_core.judges.transcript import NOTHING, as_data, fill, transcript
 
 Vote = Literal[0, 1]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from slca_core.conversation.tags import blocks, tag_pair
-from slca_core.transcript import as_data, fill, numbered
+from slca_core.judges.transcript import as_data, fill, numbered
 
 Rating = Literal["very poor", "poor", "acceptable", "good", "excellent"]
 RATINGS: tuple[Rating, ...] = get_args(Rating)

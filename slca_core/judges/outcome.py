@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, get_args
 
 from slca_core.conversation.tags import blocks, tag_pair
-from slca_core.judge import is_hardly_an_answer
-from slca_core.transcript import as_data, fill, transcript
+from slca_core.judges.summary import is_hardly_an_answer
+from slca_core.judges.transcript import as_data, fill, transcript
 
 Verdict = Literal["Solved", "Unsolved", "Unsure"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
