@@ -11,7 +11,7 @@ from rich.table import Table
 from slca_core.benchmarks import bfcl, tau2, toucan
 from slca_core.config import Study
 from slca_core.errors import ConfigError
-from slca_core.records import Record
+from slca_core.records.store import Record
 from slca_core.reporting import bfcl as bfcl_report
 from slca_core.reporting import tau2 as tau2_report
 from slca_core.reporting.entries import NOTHING, over_seeds

@@ -17,7 +17,7 @@ from slca_core.credit.estimators import ESTIMATORS, Estimator
 from slca_core.credit.segments import Segments, mask_from_ranges, split_segments
 from slca_core.credit.theory import flipped, in_conflict
 from slca_core.errors import DataError
-from slca_core.records import RECORD, read_record
+from slca_core.records.store import RECORD, read_record
 
 _REWARDS = {"tool": "r_tool", "summary": "r_sum", "outcome": "outcome", "action": "action"}
 _NEEDED = ("rollout_id", "update", *_REWARDS.values(), "action_ranges", "token_ids", "turns", "observations", "error")

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from slca_core.config import CpuProfile, Deployment, RlConfig, SftConfig, SlurmLauncher, Study
-from slca_core.records import write_atomically
+from slca_core.records.store import write_atomically
 from slca_core.trainer.arguments import rl_arguments, service_arguments, sft_arguments, sft_launch
 from slca_core.trainer.launch import environment
 from slca_core.trainer.launchers import JOB_MODULE

@@ -11,7 +11,6 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from slca_core import pins
 from slca_core.config import DataConfig, Study
 from slca_core.curation.generator import write_records
 from slca_core.curation.inspection import summary
@@ -20,8 +19,9 @@ from slca_core.curation.readers.files import READABLE, require_regular
 from slca_core.curation.ready import take_splits
 from slca_core.curation.sloppiness import Sloppiness
 from slca_core.errors import DataError
-from slca_core.fingerprint import digest, file_digest
-from slca_core.records import Record, Step, not_there
+from slca_core.records import pins
+from slca_core.records.fingerprint import digest, file_digest
+from slca_core.records.store import Record, Step, not_there
 from slca_core.services.mocking import mock_response
 from tasks.progress import say
 from tasks.workspace import Workspace

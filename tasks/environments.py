@@ -7,8 +7,8 @@ from pathlib import Path
 from slca_core.benchmarks import bfcl, environment, tau2
 from slca_core.config import REPOSITORY, Study, Tau2Config
 from slca_core.errors import ConfigError
-from slca_core.fingerprint import digest, file_digest
-from slca_core.records import not_there
+from slca_core.records.fingerprint import digest, file_digest
+from slca_core.records.store import not_there
 from tasks.progress import say
 from tasks.workspace import Workspace
 

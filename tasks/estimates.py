@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeVar
 from slca_core.config import Arm, CpuProfile, Study
 from slca_core.disk import require_room
 from slca_core.errors import DataError
-from slca_core.outputs import folder_bytes
-from slca_core.records import Record, Step
+from slca_core.records.outputs import folder_bytes
+from slca_core.records.store import Record, Step
 from tasks.benchmarks import bfcl_items, tau2_tasks, tau2_trials
 from tasks.matching import spent_by
 from tasks.placement import placement, policy_parameters

@@ -13,11 +13,11 @@ import pandas as pd
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from slca_core import pins
 from slca_core.benchmarks import bfcl, tau2
 from slca_core.config import Study
 from slca_core.errors import ConfigError
-from slca_core.records import Record, Step
+from slca_core.records import pins
+from slca_core.records.store import Record, Step
 from slca_core.reporting import bfcl as bfcl_report
 from slca_core.reporting import tau2 as tau2_report
 from slca_core.reporting.tables import Condition

@@ -10,12 +10,12 @@ from typing import Any, Literal
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from slca_core import pins
 from slca_core.config import CpuProfile, Study
 from slca_core.curation.rows import read_split
-from slca_core.fingerprint import checkpoint_digest
 from slca_core.policy import adopt_chat_format, create_policy, require_checkpoint
-from slca_core.records import Record, Step, not_there
+from slca_core.records import pins
+from slca_core.records.fingerprint import checkpoint_digest
+from slca_core.records.store import Record, Step, not_there
 from slca_core.trainer import loopback
 from slca_core.trainer.arguments import sft_arguments, sft_launch
 from slca_core.trainer.demonstrations import with_demonstration, write_sft_rows

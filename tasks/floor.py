@@ -11,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 from slca_core.benchmarks import tau2
 from slca_core.config import Study, Tau2Config
 from slca_core.errors import DataError
-from slca_core.records import Record, Step
+from slca_core.records.store import Record, Step
 from tasks.benchmarks import Asked
 from tasks.environments import installed, require_tau2
 from tasks.evaluate import TAU2_CODE, write_items

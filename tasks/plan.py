@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from slca_core.config import Arm, Study
 from slca_core.errors import ConfigError
-from slca_core.records import NOT_THERE, Record, Step, Store
+from slca_core.records.store import NOT_THERE, Record, Step, Store
 from slca_core.reporting.report import duration
 from slca_core.services.usage import ROLES
 from tasks.curate import curation_step

@@ -13,7 +13,7 @@ from slca_core.config import Study
 from slca_core.conversation.dialogue import Sample
 from slca_core.curation.rows import read_split
 from slca_core.errors import DataError
-from slca_core.records import Record
+from slca_core.records.store import Record
 from slca_core.replay import read_rollouts
 from slca_core.rescoring import Rescored, rescore
 from slca_core.rollout import Scoring

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from slca_core import secrets
 from slca_core.config import MAX_NAME, Study, api_url
 from slca_core.errors import ConfigError
-from slca_core.fingerprint import checkpoint_digest
 from slca_core.policy import adopt_chat_format, require_checkpoint
-from slca_core.records import Record, Step
+from slca_core.records.fingerprint import checkpoint_digest
+from slca_core.records.store import Record, Step
 from slca_core.results import read_results
 from slca_core.services.frozen import Serving
 from slca_core.services.policy_server import PolicyServer

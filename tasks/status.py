@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from slca_core.config import Study
-from slca_core.json_lines import read_lines
-from slca_core.lease import holder, is_held
-from slca_core.records import FAILED
+from slca_core.records.json_lines import read_lines
+from slca_core.records.lock import holder, is_held
+from slca_core.records.store import FAILED
 from slca_core.reporting.report import duration
 from tasks.plan import PlannedStep
 from tasks.workspace import Workspace

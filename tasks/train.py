@@ -8,12 +8,12 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from slca_core import pins
 from slca_core.config import Arm, LocalLauncher, Study
 from slca_core.errors import DataError
-from slca_core.fingerprint import checkpoint_digest
-from slca_core.json_lines import read_lines
-from slca_core.records import Record, Step
+from slca_core.records import pins
+from slca_core.records.fingerprint import checkpoint_digest
+from slca_core.records.json_lines import read_lines
+from slca_core.records.store import Record, Step
 from slca_core.services.frozen import Serving
 from slca_core.trainer import launchers
 from slca_core.trainer.launch import environment

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from slca_core.config import Study
-from slca_core.digest_cache import DigestCache
-from slca_core.records import Store, digest_cache_path
+from slca_core.records.digests import DigestCache
+from slca_core.records.store import Store, digest_cache_path
 from tasks import QUIET
 from tasks.progress import say
 

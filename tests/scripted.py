@@ -10,7 +10,7 @@ import yaml
 
 from slca_core.config import Study
 from slca_core.failures import BOUNDARIES
-from slca_core.records import Step
+from slca_core.records.store import Step
 from slca_core.reporting.figures import QUANTITIES
 from slca_core.results import Trial, as_table
 from slca_core.services.usage import Usage

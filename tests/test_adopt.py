@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from slca_core import pins
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, DataError
-from slca_core.records import RECORD, Step, read_record
+from slca_core.records import pins
+from slca_core.records.store import RECORD, Step, read_record
 from tasks.adopt import adopt
 from tasks.plan import make_plan
 from tasks.report import adopted

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from slca_core.canonical_code import canonical_code
 from slca_core.config import REPOSITORY
+from slca_core.records.canonical_code import canonical_code
 
 SOURCE = '''
 import json

@@ -14,7 +14,7 @@ import yaml
 from flows import cli
 from slca_core.config import REPOSITORY, load_study
 from slca_core.errors import ConfigError, DataError, SlcaError
-from slca_core.records import Record
+from slca_core.records.store import Record
 
 SCRATCH = {"vocab_size": 800}
 

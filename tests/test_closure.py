@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from slca_core import pins
 from slca_core.config import ARMS, REPOSITORY, Arm, CpuProfile, load_arm
+from slca_core.records import pins
 from tasks import curate, evaluate, finetune, train
 
 # Module -> why no identity has it. What it imports is not followed.
 NOT_COUNTED = {
     "benchmarks.journal": "where answers are kept until an evaluation ends",
     "config": "its values are in the identity, each by its name",
-    "digest_cache": "says what a file is faster",
+    "records.digests": "says what a file is faster",
     "disk": "says that a disk is full",
     "errors": "classes and their sentences",
-    "fingerprint": "makes identities",
-    "json_lines": "lines of a file to mappings and back",
-    "lease": "that no two runs make one step at once",
-    "outputs": "compares files with their record",
-    "records": "finds and keeps steps",
+    "records.fingerprint": "makes identities",
+    "records.json_lines": "lines of a file to mappings and back",
+    "records.lock": "that no two runs make one step at once",
+    "records.outputs": "compares files with their record",
+    "records.store": "finds and keeps steps",
     "results": "columns of per-item results; evaluations list it",
     "secrets": "keys by reference",
     "services.breaker": "when a silent service is given up",

@@ -14,7 +14,7 @@ import yaml
 from slca_core.benchmarks.journal import Journal
 from slca_core.config import MAX_NAME, load_study
 from slca_core.errors import ConfigError, DataError
-from slca_core.json_lines import keep_lines, read_lines
+from slca_core.records.json_lines import keep_lines, read_lines
 from slca_core.trainer.ledger import read_spooled
 from slca_core.yaml_bounds import MAX_DEPTH, MAX_VALUES, bounded
 from tasks.plan import make_plan

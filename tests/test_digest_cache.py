@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from slca_core import digest_cache
 from slca_core.config import REPOSITORY
-from slca_core.digest_cache import LARGE, DigestCache
-from slca_core.fingerprint import file_digest
+from slca_core.records import digests
+from slca_core.records.digests import LARGE, DigestCache
+from slca_core.records.fingerprint import file_digest
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def reads(monkeypatch) -> list[Path]:
         seen.append(path)
         return file_digest(path)
 
-    monkeypatch.setattr(digest_cache, "file_digest", read)
+    monkeypatch.setattr(digests, "file_digest", read)
     return seen
 
 
@@ -37,7 +37,7 @@ def weights(tmp_path, monkeypatch) -> Path:
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"w" * LARGE)
     now = time.time()
-    monkeypatch.setattr(digest_cache.time, "time", lambda: now + 3600)
+    monkeypatch.setattr(digests.time, "time", lambda: now + 3600)
     return path
 
 
@@ -90,7 +90,7 @@ def test_a_cache_of_an_earlier_version_is_taken_over(tmp_path, weights, reads):
 
 def test_a_file_of_this_moment_is_read_each_time_since_it_may_still_change(tmp_path, weights, reads, monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr(digest_cache, "file_digest", lambda path: reads.append(path) or file_digest(path))
+    monkeypatch.setattr(digests, "file_digest", lambda path: reads.append(path) or file_digest(path))
     for _ in range(2):
         DigestCache(tmp_path / "digests.db").file_digest(weights)
     assert reads == [weights, weights]
@@ -108,7 +108,7 @@ def test_processes_may_share_a_cache(tmp_path):
     for number, file in enumerate(files):
         file.write_bytes(bytes([number]) * LARGE)
     code = (
-        "import sys; from pathlib import Path; from slca_core.digest_cache import DigestCache\n"
+        "import sys; from pathlib import Path; from slca_core.records.digests import DigestCache\n"
         "cache = DigestCache(Path(sys.argv[1])); print([cache.file_digest(Path(file)) for file in sys.argv[2:]])"
     )
     argv = [sys.executable, "-c", code, str(tmp_path / "digests.db"), *map(str, files)]

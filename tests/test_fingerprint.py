@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slca_core.fingerprint import canonical_json, checkpoint_digest, code_digest, digest, files_digest
+from slca_core.records.fingerprint import canonical_json, checkpoint_digest, code_digest, digest, files_digest
 
 SOURCE = '''
 """What it is."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from slca_core.lease import HOLDER, hold, holder
+from slca_core.records.lock import HOLDER, hold, holder
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 MAKE = """
     import os, sys, time
     from pathlib import Path
-    from slca_core.records import Step, Store
+    from slca_core.records.store import Step, Store
 
     def work(folder):
         with (root / "done.txt").open("a") as file:

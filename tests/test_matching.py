@@ -9,7 +9,7 @@ import pytest
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError
 from slca_core.matching import Spent, certify, find_mismatches, require_matched
-from slca_core.records import Record
+from slca_core.records.store import Record
 from tasks.matching import spent_by
 
 FAST = {"name": "slca_fast", "title": "SLCA, fast", "estimator": "slca", "rl": {"learning_rate": 1e-3}}

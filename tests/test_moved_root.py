@@ -13,8 +13,8 @@ from mlflow import MlflowClient
 
 from slca_core.config import PolicyConfig, ScratchPolicy, Study, load_study
 from slca_core.errors import DataError
-from slca_core.fingerprint import file_digest
-from slca_core.records import Step, Store
+from slca_core.records.fingerprint import file_digest
+from slca_core.records.store import Step, Store
 from tasks import mlflow_store, tracking
 from tasks.tracking import Tracking
 from tasks.workspace import quiet_environment

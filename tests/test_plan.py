@@ -13,12 +13,12 @@ import yaml
 from typer.testing import CliRunner
 
 from flows.cli import app
-from slca_core import digest_cache, pins
 from slca_core.config import ARMS, REPOSITORY, Study, load_study
 from slca_core.errors import ConfigError, DataError
-from slca_core.fingerprint import file_digest
 from slca_core.matching import find_mismatches
-from slca_core.records import Step
+from slca_core.records import digests, pins
+from slca_core.records.fingerprint import file_digest
+from slca_core.records.store import Step
 from tasks.curate import curation_step
 from tasks.evaluate import benchmarks_step
 from tasks.finetune import policy_step
@@ -119,8 +119,8 @@ def test_a_second_plan_reads_no_large_input_again(study_file, tmp_path, monkeypa
     for name in ("config.json", "tokenizer.json"):
         (base / name).write_text("{}")
     weights = base / "model.safetensors"
-    weights.write_bytes(bytes(digest_cache.LARGE))
-    monkeypatch.setattr(digest_cache, "SETTLED_S", 0.0)
+    weights.write_bytes(bytes(digests.LARGE))
+    monkeypatch.setattr(digests, "SETTLED_S", 0.0)
     study = Study.model_validate({**SETTINGS, "policy": {"checkpoint": str(base)}, "root": tmp_path / "state"})
     monkeypatch.setattr("tasks.placement.parameter_count", lambda _config: 1)
     first = make_plan(study)
@@ -129,7 +129,7 @@ def test_a_second_plan_reads_no_large_input_again(study_file, tmp_path, monkeypa
         assert path != weights
         return file_digest(path)
 
-    monkeypatch.setattr(digest_cache, "file_digest", read)
+    monkeypatch.setattr(digests, "file_digest", read)
     assert [one.step.identity for one in make_plan(study).steps] == [one.step.identity for one in first.steps]
 
 

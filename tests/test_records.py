@@ -7,8 +7,7 @@ import shutil
 
 import pytest
 
-from slca_core import records
-from slca_core.records import RECORD, Step, Store, write_atomically
+from slca_core.records.store import RECORD, Step, Store, write_atomically
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def test_a_step_that_fails_leaves_no_record_and_runs_again(store):
 
 def test_the_seconds_of_all_attempts_are_added_up(store, monkeypatch):
     clock = iter([100.0, 107.0, 200.0, 205.0])
-    monkeypatch.setattr(records, "monotonic", lambda: next(clock))
+    monkeypatch.setattr("slca_core.records.store.monotonic", lambda: next(clock))
 
     def fail(folder):
         raise RuntimeError
@@ -107,7 +106,7 @@ def test_a_machine_without_git_records_an_unknown_commit(store, monkeypatch):
     def missing(*_, **__):
         raise FileNotFoundError("git")
 
-    monkeypatch.setattr(records.subprocess, "run", missing)
+    monkeypatch.setattr("slca_core.records.store.subprocess.run", missing)
     assert store.run(step(), done).commit == "unknown"
 
 
@@ -118,7 +117,7 @@ def test_writing_leaves_the_old_text_until_the_new_one_is_whole(tmp_path, monkey
     def fail(_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(records.os, "fsync", fail)
+    monkeypatch.setattr("slca_core.records.store.os.fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         write_atomically(path, "new")
     assert path.read_text() == "old"

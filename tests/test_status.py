@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from flows.cli import app
 from slca_core.config import Study, load_study
 from slca_core.errors import DataError
-from slca_core.lease import HOLDER, hold
+from slca_core.records.lock import HOLDER, hold
 from tasks.plan import make_plan
 from tasks.status import Progress, progress
 from tasks.workspace import Workspace

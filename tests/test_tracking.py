@@ -16,7 +16,7 @@ import pytest
 from mlflow import MlflowClient
 
 from slca_core.config import REPOSITORY, PolicyConfig, ScratchPolicy, Study
-from slca_core.records import Step, Store
+from slca_core.records.store import Step, Store
 from slca_core.results import Trial, as_table
 from tasks.tracking import IDENTITY, PROCESS, ChildRun, Tracking, tracked
 from tasks.workspace import Workspace
@@ -385,7 +385,7 @@ def test_runs_at_once_make_one_store_one_experiment_and_one_data_set(tmp_path, s
         import sys
         from pathlib import Path
         from slca_core.config import Study
-        from slca_core.records import Store
+        from slca_core.records.store import Store
         from tasks.tracking import Tracking
         from tests.test_tracking import STEP
         study = Study.model_validate_json({study.model_dump_json()!r})

@@ -13,9 +13,9 @@ import pytest
 
 from flows import cli_verify
 from slca_core.config import load_study
-from slca_core.digest_cache import DigestCache
 from slca_core.errors import DataError
-from slca_core.records import RECORD, Record, Step, Store, digest_cache_path, read_record
+from slca_core.records.digests import DigestCache
+from slca_core.records.store import RECORD, Record, Step, Store, digest_cache_path, read_record
 from slca_core.replay import read_rollouts
 from tasks.plan import make_plan
 from tasks.verify import verify_root, verify_study
@@ -186,8 +186,8 @@ def test_verify_of_an_untouched_study_is_content(study, capsys):
 
 
 def test_verify_reads_every_byte_also_of_a_file_that_rots_on_a_disk_that_tells_no_time(store, record, tmp_path, monkeypatch):
-    monkeypatch.setattr("slca_core.digest_cache.LARGE", 0)
-    monkeypatch.setattr("slca_core.digest_cache.SETTLED_S", -1.0)
+    monkeypatch.setattr("slca_core.records.digests.LARGE", 0)
+    monkeypatch.setattr("slca_core.records.digests.SETTLED_S", -1.0)
     weights = record.folder / "model" / "model.safetensors"
     flip(weights)
     cache = DigestCache(digest_cache_path(tmp_path))
@@ -210,7 +210,7 @@ def of_earlier_version(record: Record) -> None:
 
 
 def test_a_record_of_an_earlier_version_is_used_as_it_is_and_verified_by_its_main_output(store, tmp_path):
-    from slca_core.fingerprint import checkpoint_digest
+    from slca_core.records.fingerprint import checkpoint_digest
 
     def work(folder):
         train(folder)

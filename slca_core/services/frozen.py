@@ -17,10 +17,10 @@ from typing import Any
 
 from slca_core import secrets
 from slca_core.config import CpuProfile, GpuProfile, LocalLauncher, ServiceConfig, ServicesConfig
-from slca_core.fingerprint import code_digest
 from slca_core.judges.completeness import parse_vote
 from slca_core.judges.outcome import parse_verdict
 from slca_core.judges.summary import parse_rating
+from slca_core.records.fingerprint import code_digest
 from slca_core.services.cache import AnswerCache
 from slca_core.services.client import ChatClient, Line, Lines
 from slca_core.services.leftovers import own_folder

@@ -16,7 +16,7 @@ import pandas as pd
 
 from slca_core.errors import DataError
 from slca_core.failures import errors_by_boundary, is_finished
-from slca_core.json_lines import keep_lines
+from slca_core.records.json_lines import keep_lines
 from slca_core.services.usage import RARE, Usage, total
 
 if TYPE_CHECKING:

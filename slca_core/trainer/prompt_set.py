@@ -11,7 +11,7 @@ from slca_core.conversation import chat
 from slca_core.conversation.tokens import load_tokenizer
 from slca_core.curation.rows import read_split
 from slca_core.errors import DataError
-from slca_core.fingerprint import digest
+from slca_core.records.fingerprint import digest
 from slca_core.rollout import prompts_that_fit
 from slca_core.trainer.labels import label_of
 from slca_core.trainer.spec import TrainSpec

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slca_core.config import Study, load_study
-from slca_core.json_lines import read_lines
+from slca_core.records.json_lines import read_lines
 from tests.chaos import kills, outcome, scenarios
 from tests.smallest import SMALLEST
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 
 from slca_core.config import Study
-from slca_core.json_lines import read_lines
-from slca_core.lease import HOLDER
-from slca_core.records import RECORD
+from slca_core.records.json_lines import read_lines
+from slca_core.records.lock import HOLDER
+from slca_core.records.store import RECORD
 from slca_core.services.process import tail
 
 GONE_S = 30.0

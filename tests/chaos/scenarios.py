@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from slca_core.config import Study
-from slca_core.lease import HOLDER
+from slca_core.records.lock import HOLDER
 from tests.chaos import kills
 from tests.waiting import wait_until
 

@@ -8,7 +8,7 @@ import pytest
 from flows import cli_evaluate, cli_report
 from slca_core.benchmarks import bfcl, tau2
 from slca_core.config import Study
-from slca_core.records import Record
+from slca_core.records.store import Record
 from slca_core.reporting import overview
 from slca_core.reporting.overview import Overview
 from slca_core.results import COLUMNS

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slca_core.errors import DataError
-from slca_core.records import write_atomically
+from slca_core.records.store import write_atomically
 
 
 def read_lines(path: Path, needs: Iterable[str] = ()) -> list[dict[str, Any]]:

@@ -23,11 +23,11 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from slca_core.config import REPOSITORY, Frozen
-from slca_core.digest_cache import DigestCache
 from slca_core.errors import DataError, SlcaError
-from slca_core.fingerprint import code_digest, digest, file_digest
-from slca_core.lease import hold
-from slca_core.outputs import Difference, Output, differences, find_outputs, folder_bytes
+from slca_core.records.digests import DigestCache
+from slca_core.records.fingerprint import code_digest, digest, file_digest
+from slca_core.records.lock import hold
+from slca_core.records.outputs import Difference, Output, differences, find_outputs, folder_bytes
 from slca_core.secrets import hide_arguments
 
 RECORD = "record.json"

@@ -1,6 +1,6 @@
 """What a finished step left on disk: every file with its digest, so that one changed or lost since is named and not served.
 
-The digest decides. A file's size says at a glance that it changed, its times only when it must be read again (`digest_cache`).
+The digest decides. A file's size says at a glance that it changed, its times only when it must be read again (`digests`).
 """
 
 from __future__ import annotations

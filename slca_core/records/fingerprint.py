@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from slca_core.canonical_code import canonical_code
+from slca_core.records.canonical_code import canonical_code
 
 _TEMPLATES = (".jinja",)
 _PARSING = threading.Lock()

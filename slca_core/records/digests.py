@@ -14,7 +14,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from slca_core.fingerprint import file_digest
+from slca_core.records.fingerprint import file_digest
 
 LARGE = 2**20  # bytes; below, reading costs no more than looking up
 SETTLED_S = 2.0
