@@ -13,7 +13,7 @@ from rich.table import Table
 from slca_core.terminal import terminal
 
 if TYPE_CHECKING:
-    from slca_core.conformance import Conformance
+    from slca_core.analysis.conformance import Conformance
 
 console = terminal()
 conformance = typer.Typer(
@@ -29,8 +29,8 @@ def replay(
     lambda_sum: float = 1.0,
 ) -> None:
     """Every estimator on the same stored rollouts: conflict regime, flipped signs, noise from the summary, group sizes."""
-    from slca_core.replay import read_rollouts
-    from slca_core.replay import replay as replay_rollouts
+    from slca_core.analysis.replay import read_rollouts
+    from slca_core.analysis.replay import replay as replay_rollouts
 
     found = replay_rollouts(read_rollouts(rollouts), lambda_tool=lambda_tool, lambda_sum=lambda_sum)
     console.print(
@@ -58,7 +58,7 @@ def replay(
 @conformance.command("hierr")
 def conformance_hierr(file: GoldenFile) -> None:
     """HierR's parts and total, under both semantics."""
-    from slca_core.conformance import check_hierr
+    from slca_core.analysis.conformance import check_hierr
 
     _print_conformance(file, check_hierr(file))
 
@@ -66,7 +66,7 @@ def conformance_hierr(file: GoldenFile) -> None:
 @conformance.command("advantages")
 def conformance_advantages(file: GoldenFile) -> None:
     """Token advantages of every estimator the file expects."""
-    from slca_core.conformance import check_advantages
+    from slca_core.analysis.conformance import check_advantages
 
     _print_conformance(file, check_advantages(file))
 

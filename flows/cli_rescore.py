@@ -7,9 +7,9 @@ from statistics import fmean
 from rich import box
 from rich.table import Table
 
+from slca_core.analysis.rescoring import Rescored
 from slca_core.config import Study
 from slca_core.errors import ConfigError
-from slca_core.rescoring import Rescored
 from slca_core.rollout import Scoring
 from slca_core.terminal import terminal
 from tasks.rescore import rescore_study, write_rescored

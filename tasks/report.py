@@ -18,9 +18,9 @@ from pydantic import ConfigDict
 
 from slca_core.benchmarks import tau2 as benchmark
 from slca_core.benchmarks import toucan as toucan_test
+from slca_core.certificate import Certificate
 from slca_core.config import Frozen, Study
 from slca_core.errors import ConfigError, DataError
-from slca_core.matching import Certificate
 from slca_core.records.json_lines import read_lines
 from slca_core.records.store import Record, write_atomically
 from slca_core.reporting import bfcl, cross_scale, differences, overview, services, tau2, toucan

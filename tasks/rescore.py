@@ -9,13 +9,13 @@ from typing import Any
 
 import pandas as pd
 
+from slca_core.analysis.replay import read_rollouts
+from slca_core.analysis.rescoring import Rescored, rescore
 from slca_core.config import Study
 from slca_core.conversation.dialogue import Sample
 from slca_core.curation.rows import read_split
 from slca_core.errors import DataError
 from slca_core.records.store import Record
-from slca_core.replay import read_rollouts
-from slca_core.rescoring import Rescored, rescore
 from slca_core.rollout import Scoring
 from slca_core.services.client import Lines
 from slca_core.services.frozen import Clients, open_cache

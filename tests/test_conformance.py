@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from slca_core.conformance import check_advantages, check_hierr
+from slca_core.analysis.conformance import check_advantages, check_hierr
 from slca_core.errors import DataError
 
 ROOT = Path(__file__).parents[1]

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from slca_core.certificate import Spent, certify, find_mismatches, require_matched
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError
-from slca_core.matching import Spent, certify, find_mismatches, require_matched
 from slca_core.records.store import Record
 from tasks.matching import spent_by
 

@@ -13,9 +13,9 @@ import yaml
 from typer.testing import CliRunner
 
 from flows.cli import app
+from slca_core.certificate import find_mismatches
 from slca_core.config import ARMS, REPOSITORY, Study, load_study
 from slca_core.errors import ConfigError, DataError
-from slca_core.matching import find_mismatches
 from slca_core.records import digests, pins
 from slca_core.records.fingerprint import file_digest
 from slca_core.records.store import Step

@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
+from slca_core.analysis.replay import read_rollouts, replay
 from slca_core.credit.estimators import ESTIMATORS
 from slca_core.errors import DataError
-from slca_core.replay import read_rollouts, replay
 
 # (R_tool, R_sum, the tool turn): App. D.4's conflict in rollout 0; rollouts 1 and 3 call alike.
 GROUP = [(0.65, 1.0, "call a"), (0.8, 0.25, "call b"), (0.75, 0.5, "call c"), (0.8, 0.25, "call b")]

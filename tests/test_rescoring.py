@@ -8,10 +8,10 @@ import dataclasses
 import pandas as pd
 import pytest
 
+from slca_core.analysis.rescoring import SCORED, Rescored, rescore
 from slca_core.config import ServicesConfig
 from slca_core.conversation import chat
 from slca_core.policy import train_tokenizer
-from slca_core.rescoring import SCORED, Rescored, rescore
 from slca_core.rollout import RolloutRecord
 from slca_core.services.cache import AnswerCache
 from slca_core.services.frozen import Clients

@@ -13,7 +13,7 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import DescrStatsW
 
-from slca_core.statistics import (
+from slca_core.analysis.statistics import (
     bootstrap_mean,
     bootstrap_strata,
     holm,

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from flows import cli
+from slca_core.analysis.statistics import bootstrap_mean
 from slca_core.benchmarks import bfcl, tau2
 from slca_core.config import TAU2_PACKAGED, BfclConfig, EvaluationConfig, Study, Tau2Config
 from slca_core.reporting import overview, tables
@@ -24,7 +25,6 @@ from slca_core.reporting.report import write_report
 from slca_core.reporting.sections import Section, as_entry
 from slca_core.reporting.tables import Condition
 from slca_core.results import read_results
-from slca_core.statistics import bootstrap_mean
 from tasks.report import results_of, tau2_labels, training_labels, user_labels
 from tests.reporting.frames import Row, cells, run, table_of
 from tests.reporting.latex_checks import count_tables
