@@ -22,14 +22,14 @@ from slca_core.errors import DataError
 from slca_core.records import pins
 from slca_core.records.fingerprint import digest, file_digest
 from slca_core.records.store import Record, Step, not_there
-from slca_core.services.mocking import mock_response
+from slca_core.standins.mocker import mock_response
 from tasks.progress import say
 from tasks.workspace import Workspace
 
 SPLITS = ("sft", "rl", "test")
 CODE = (
     "slca_core.curation",
-    "slca_core.services.mocking",
+    "slca_core.standins.mocker",
     "slca_core.conversation.calls",
     "slca_core.conversation.dialogue",
     "slca_core.conversation.schemas",

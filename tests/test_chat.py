@@ -16,7 +16,7 @@ from slca_core.curation.decomposition import decompose
 from slca_core.curation.generator import generate
 from slca_core.curation.readers import read_record
 from slca_core.policy import train_tokenizer
-from slca_core.services.mocking import mock_response
+from slca_core.standins.mocker import mock_response
 
 TOOL = {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": {"type": "object"}}}
 CONTROL = (*chat.SPECIAL_TOKENS, "<|endoftext|>", *chat.TAGS)

@@ -58,7 +58,7 @@ def every_training_code() -> tuple[str, ...]:
 # Step -> (where its work begins, the modules that its identity has, the packages).
 STEPS = {
     "curate": (
-        ("curation.pipeline", "curation.ready", "curation.generator", "services.mocking"),
+        ("curation.pipeline", "curation.ready", "curation.generator", "standins.mocker"),
         curate.CODE,
         (*pins.TOOL_SCHEMAS, *pins.TABLES),
     ),

@@ -78,7 +78,7 @@ def test_all_that_a_run_opens_listens_on_loopback_alone(report, watch):
     assert not watch.reached
     # What is looked for was there: SFT's store, the stand-ins, Ray, its workers, and the server of an evaluation.
     commands = " ".join(command for command, _ in watch.seen)
-    for part in ("run_sft", "services.standins", "gcs_server", "raylet", AGENT, "ray::CpuPolicyActor", "openai.api_server"):
+    for part in ("run_sft", "standins.server", "gcs_server", "raylet", AGENT, "ray::CpuPolicyActor", "openai.api_server"):
         assert part in commands, part
 
 

@@ -17,7 +17,7 @@ from slca_core.credit.segments import mask_from_ranges, split_segments
 from slca_core.judges.summary import judge_prompt, parse_rating
 from slca_core.policy import train_tokenizer
 from slca_core.rollout import Generated, Trajectory, play, score
-from slca_core.services.standins import answer_as_judge
+from slca_core.standins.server import answer_as_judge
 from tests import played
 
 SAMPLE = played.sample(1, turns=1)

@@ -15,8 +15,8 @@ from slca_core.curation.readers import read_record
 from slca_core.errors import AnswerCut
 from slca_core.policy import adopt_chat_format, create_policy
 from slca_core.services.frozen import Clients, serve_frozen
-from slca_core.services.mocking import mock_response
 from slca_core.services.usage import Usage, total
+from slca_core.standins.mocker import mock_response
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e

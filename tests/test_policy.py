@@ -18,7 +18,7 @@ from slca_core.curation.generator import generate
 from slca_core.curation.readers import read_record
 from slca_core.errors import ConfigError
 from slca_core.policy import adopt_chat_format, create_policy, frequent_phrases, require_checkpoint, train_tokenizer
-from slca_core.services.mocking import mock_response
+from slca_core.standins.mocker import mock_response
 
 SPEC = ScratchPolicy(vocab_size=700, hidden_size=32, intermediate_size=64, layers=1, heads=1)
 words = st.text(st.characters(categories=["Ll", "Lu", "Lo", "Mn"]), min_size=1, max_size=12)

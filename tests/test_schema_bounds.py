@@ -14,8 +14,8 @@ from slca_core.conversation.dialogue import ToolCall
 from slca_core.conversation.schema_bounds import MAX_STEPS, Bounds, UnboundedSchema
 from slca_core.conversation.schemas import ToolSet, schema_fault
 from slca_core.errors import DataError
-from slca_core.services.mocking import mock_response
 from slca_core.simulator.sgls import simulate
+from slca_core.standins.mocker import mock_response
 
 TREE = {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}, "additionalProperties": False}
 

@@ -21,8 +21,8 @@ from slca_core.curation.readers.verl import read_verl
 from slca_core.judges.outcome import parse_verdict
 from slca_core.judges.summary import parse_rating
 from slca_core.rewards.matching import loosely_equal
-from slca_core.services.standins import answer_as_checker
 from slca_core.simulator.prompts import extract_response, has_response
+from slca_core.standins.server import answer_as_checker
 
 SIZE = 2_000_000
 LAMP = {"name": "lamp", "parameters": {"type": "object", "properties": {}}}

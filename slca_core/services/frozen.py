@@ -26,19 +26,19 @@ from slca_core.services.client import ChatClient, Line, Lines
 from slca_core.services.leftovers import own_folder
 from slca_core.services.process import LOOPBACK, free_port, keep_serving, serve
 
-_STANDIN = ("slca_core.conversation.dialogue", "slca_core.services.standins")
+_STANDIN = ("slca_core.conversation.dialogue", "slca_core.standins.server")
 _RATING = (
     "slca_core.judges.summary",
-    "slca_core.services.rubrics",
+    "slca_core.standins.judge",
     "slca_core.simulator",
     "slca_core.judges.transcript",
     "slca_core.judges.outcome",
 )
 STANDIN_CODE = {
-    "standin-mocker": (*_STANDIN, "slca_core.services.mocking", "slca_core.simulator"),
+    "standin-mocker": (*_STANDIN, "slca_core.standins.mocker", "slca_core.simulator"),
     "standin-judge": (*_STANDIN, *_RATING),
     "standin-checker": (*_STANDIN, *_RATING, "slca_core.judges.completeness"),
-    "standin-user": (*_STANDIN, "slca_core.services.customer"),
+    "standin-user": (*_STANDIN, "slca_core.standins.user"),
 }
 
 
@@ -249,6 +249,6 @@ def serve_frozen(
 @contextmanager
 def _standins(logs: Path) -> Iterator[str]:
     port = free_port()
-    argv = [sys.executable, "-m", "slca_core.services.standins", "--port", str(port)]
+    argv = [sys.executable, "-m", "slca_core.standins.server", "--port", str(port)]
     with serve("stand-in server", argv, port=port, log=logs / "standins.log", timeout_s=120, of_run=True) as root:
         yield f"{root}/v1"

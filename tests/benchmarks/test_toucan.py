@@ -23,7 +23,7 @@ from slca_core.rollout import Limits, Scoring
 from slca_core.services.cache import AnswerCache
 from slca_core.services.frozen import Clients
 from slca_core.services.policy_server import PolicyServer
-from slca_core.services.standins import answer_as_judge, answer_as_mocker
+from slca_core.standins.server import answer_as_judge, answer_as_mocker
 
 TOOL = {
     "type": "function",

@@ -28,7 +28,7 @@ KINDS = {
     "raylet": "/raylet/raylet",
     "vllm engine": "VLLM::",
     "policy server": "policy server|vllm.entrypoints.openai.api_server|tests.chaos.policy_server",
-    "stand-ins": "slca_core.services.standins",
+    "stand-ins": "slca_core.standins.server",
     "trainer": "slca_core.trainer.run_|tests.chaos.trainer",
     "fork server": "slca_core.services.forkserver",
     "prefect server": "prefect.server.api.server",

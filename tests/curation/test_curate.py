@@ -21,7 +21,7 @@ from slca_core.curation.pipeline import Manifest, curate
 from slca_core.curation.rows import read_split, row_of, sample_of
 from slca_core.curation.splits import Split, SplitItem, deal
 from slca_core.errors import DataError
-from slca_core.services.mocking import mock_response
+from slca_core.standins.mocker import mock_response
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 SIZES = {"test_size": 40, "sft_fraction": 0.6, "decomposed_test_fraction": 0.25, "seed": 3, "quarantine_limit": 0.01}

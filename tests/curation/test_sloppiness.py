@@ -8,7 +8,7 @@ from slca_core.curation.generator import write_records
 from slca_core.curation.pipeline import curate
 from slca_core.curation.rows import read_split
 from slca_core.curation.sloppiness import BARE_SUMMARY, Sloppiness, spoil
-from slca_core.services.mocking import mock_response
+from slca_core.standins.mocker import mock_response
 
 SIZES = {"test_size": 60, "sft_fraction": 0.6, "seed": 3}
 RATES = Sloppiness(dropped_argument=0.25, bare_summary=0.5)

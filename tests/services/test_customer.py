@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slca_core.services.customer import AGREES, PATIENCE, STOP, TRANSFER, next_message
-from slca_core.services.standins import answer_as_user
+from slca_core.standins.server import answer_as_user
+from slca_core.standins.user import AGREES, PATIENCE, STOP, TRANSFER, next_message
 
 SCENARIO = (
     "Instructions:\n\tDomain: airline\n\tReason for call:\n\t\tYou want to cancel.\n\n\t\tBe brief.\n"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slca_core.conversation.dialogue import ToolCall
-from slca_core.services.mocking import mock_response
+from slca_core.standins.mocker import mock_response
 
 names = st.sampled_from(["city", "temp", "unit", "user"])
 scalars = st.one_of(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from slca_core.conversation.dialogue import ToolCall
 from slca_core.conversation.schemas import ToolSet
 from slca_core.judges.summary import SHORTEST_ANSWER
-from slca_core.services.rubrics import LONGEST, is_complete, is_solved, rate
 from slca_core.simulator.sgls import MALFORMED_CALL, validation_error
+from slca_core.standins.judge import LONGEST, is_complete, is_solved, rate
 
 QUESTION = "How is the weather in Oslo?"
 RESPONSES = ['{"temp": 17, "dry": true}']

@@ -16,9 +16,9 @@ from slca_core.curation.decomposition import decompose
 from slca_core.curation.generator import generate
 from slca_core.curation.readers import read_record
 from slca_core.judges.summary import judge_prompt, parse_rating
-from slca_core.services.mocking import mock_response
-from slca_core.services.standins import answer_as_judge, answer_as_mocker, create_app
 from slca_core.simulator.prompts import extract_response, mocker_prompt
+from slca_core.standins.mocker import mock_response
+from slca_core.standins.server import answer_as_judge, answer_as_mocker, create_app
 
 TOOL = {
     "type": "function",

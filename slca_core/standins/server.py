@@ -2,9 +2,9 @@
 
 They make the flow run where no one has a 235B mocker, a 120B judge and a user simulator. Their figures are not the paper's: every
 record, table and run tag names them ("standin-mocker", "standin-judge", "standin-checker", "standin-user"). What they answer is in
-`mocking`, `rubrics` and `customer`; here each reads the request of its role.
+`mocker`, `judge` and `user`; here each reads the request of its role.
 
-    python -m slca_core.services.standins --port 8901
+    python -m slca_core.standins.server --port 8901
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from slca_core.conversation.dialogue import ToolCall
 from slca_core.conversation.tags import blocks, tag_pair
-from slca_core.services.customer import next_message
-from slca_core.services.mocking import mock_response
-from slca_core.services.rubrics import is_complete, is_solved, rate
+from slca_core.standins.judge import is_complete, is_solved, rate
+from slca_core.standins.mocker import mock_response
+from slca_core.standins.user import next_message
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
