@@ -16,8 +16,8 @@ import typer
 from flows import cli_core, cli_data
 from flows.interruption import ending_at_signals
 from slca_core.config import Study, load_study
-from slca_core.disk import in_a_sentence
 from slca_core.errors import ConfigError, SlcaError
+from slca_core.processes.disk import in_a_sentence
 from slca_core.terminal import headed, terminal
 from tasks.workspace import quiet_environment
 

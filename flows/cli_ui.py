@@ -7,7 +7,7 @@ from pathlib import Path
 
 from slca_core.config import Study
 from slca_core.errors import ConfigError, ServiceError
-from slca_core.services.process import LOOPBACK, require_free, start, stop, tail
+from slca_core.processes.supervise import LOOPBACK, require_free, start, stop, tail
 from slca_core.terminal import terminal
 from tasks.mlflow_store import open_store, store_lock, store_path, store_uri
 from tasks.workspace import Workspace

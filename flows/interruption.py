@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from slca_core.services.process import kill_all
+from slca_core.processes.supervise import kill_all
 
 # For the orderly end; what holds it up longer (a library's retries, a thread inside C) is left behind.
 GRACE_S = 7.0

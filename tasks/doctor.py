@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slca_core.errors import ServiceError
-from slca_core.services.process import require_free
+from slca_core.processes.supervise import require_free
 from slca_core.terminal import terminal
 
 _PACKAGES = ("torch", "transformers", "openrlhf", "ray", "deepspeed", "prefect", "mlflow", "pandas", "jsonschema", "pytest")

@@ -15,8 +15,8 @@ from statistics import median
 from typing import Any, Literal, TypeVar
 
 from slca_core.config import Arm, CpuProfile, Study
-from slca_core.disk import require_room
 from slca_core.errors import DataError
+from slca_core.processes.disk import require_room
 from slca_core.records.outputs import folder_bytes
 from slca_core.records.store import Record, Step
 from tasks.benchmarks import bfcl_items, tau2_tasks, tau2_trials

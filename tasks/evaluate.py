@@ -24,8 +24,8 @@ from slca_core.reporting.tables import Condition
 from slca_core.results import read_results, results_digest
 from slca_core.rollout import Limits, Scoring
 from slca_core.services.frozen import Serving
+from slca_core.services.planner_proxy import two_stage
 from slca_core.services.policy_server import PolicyServer
-from slca_core.services.two_stage import two_stage
 from slca_core.trainer.serve import served
 from tasks.benchmarks import JOURNAL, Asked, ask_others, ask_toucan
 from tasks.curate import split_path
@@ -111,7 +111,7 @@ def benchmarks_step(
     if not of_study:
         code.append("slca_core.policy")
     if "summariser" in inputs:
-        code.append("slca_core.services.two_stage")
+        code.append("slca_core.services.planner_proxy")
     config["services"] = services_identity(study.services, dict.fromkeys(roles))
     kind, placed = ("evaluate", placement(study)) if of_study else ("benchmark", {})
     return Step(

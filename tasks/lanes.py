@@ -12,7 +12,7 @@ from prefect.futures import PrefectConcurrentFuture, PrefectFuture, as_completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from slca_core.config import Study
-from slca_core.services.process import stop_all
+from slca_core.processes.supervise import stop_all
 from slca_core.trainer.launchers.jobs import leave_all
 from tasks.notify import tell_of_failure
 from tasks.progress import say

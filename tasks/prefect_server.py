@@ -17,7 +17,7 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 
-from slca_core.services.process import keep_serving, listen
+from slca_core.processes.supervise import keep_serving, listen
 from tasks.progress import say
 
 _PRIVATE = "SLCA_PRIVATE_PREFECT"

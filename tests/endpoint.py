@@ -16,7 +16,7 @@ from hashlib import sha256
 
 from aiohttp import web
 
-from slca_core.services.process import LOOPBACK, free_port
+from slca_core.processes.supervise import LOOPBACK, free_port
 
 # What one request in so many meets, each as often as the others.
 MISDEEDS = ("rate_limited", "server_error", "unreadable", "cut", "timeout", "connection")

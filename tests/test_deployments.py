@@ -28,7 +28,7 @@ from prefect.utilities.schema_tools import is_valid_schema, validate
 from slca_core.config import ARMS, Study, load_study
 from slca_core.credit.estimators import ESTIMATORS
 from slca_core.errors import ConfigError
-from slca_core.services.process import start, stop
+from slca_core.processes.supervise import start, stop
 from tasks.secrets import at_hand, kept, refuse_overrides, resolved
 from tests.scripted import finish, write_study
 from tests.secret_run import Service, leaks

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from slca_core import disk
-from slca_core.disk import full_disk, in_a_sentence, require_room
 from slca_core.errors import DataError
+from slca_core.processes import disk
+from slca_core.processes.disk import full_disk, in_a_sentence, require_room
 
 Usage = namedtuple("Usage", "total used free")
 

@@ -27,13 +27,13 @@ BLOCK = """
 import signal, sys, threading, time
 from pathlib import Path
 from flows import interruption
-from slca_core.services import process
+from slca_core.processes import supervise
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # A background job of a shell ignores it.
 interruption.GRACE_S = {grace_s}
 folder = Path(sys.argv[1])
 with interruption.ending_at_signals(lambda sentence: print(sentence, flush=True)):
-    child = process.start([sys.executable, "-c", "import time; time.sleep(300)"], folder / "log", {{}}, of_run=True)
+    child = supervise.start([sys.executable, "-c", "import time; time.sleep(300)"], folder / "log", {{}}, of_run=True)
     (folder / "child").write_text(str(child.pid))
 {body}
 """

@@ -17,7 +17,7 @@ from prefect.settings import PREFECT_API_URL
 
 from slca_core.config import REPOSITORY, CpuProfile, NotifyConfig, Study
 from slca_core.errors import DataError, ServiceError, SlcaError
-from slca_core.services.process import start
+from slca_core.processes.supervise import start
 from tasks.lanes import gather, lanes
 from tests.waiting import is_gone, wait_until
 

@@ -10,7 +10,7 @@ import httpx
 import psutil
 
 from slca_core.config import REPOSITORY
-from slca_core.services.process import free_port
+from slca_core.processes.supervise import free_port
 from tasks import mlflow_store
 from tests.scripted import write_study
 

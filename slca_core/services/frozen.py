@@ -20,11 +20,11 @@ from slca_core.config import CpuProfile, GpuProfile, LocalLauncher, ServiceConfi
 from slca_core.judges.completeness import parse_vote
 from slca_core.judges.outcome import parse_verdict
 from slca_core.judges.summary import parse_rating
+from slca_core.processes.leftovers import own_folder
+from slca_core.processes.supervise import LOOPBACK, free_port, keep_serving, serve
 from slca_core.records.fingerprint import code_digest
 from slca_core.services.cache import AnswerCache
 from slca_core.services.client import ChatClient, Line, Lines
-from slca_core.services.leftovers import own_folder
-from slca_core.services.process import LOOPBACK, free_port, keep_serving, serve
 
 _STANDIN = ("slca_core.conversation.dialogue", "slca_core.standins.server")
 _RATING = (

@@ -20,10 +20,10 @@ from slca_core.config import JudgeConfig, MockerConfig, ServicesConfig
 from slca_core.conversation import chat
 from slca_core.judges.summary import judge_prompt
 from slca_core.policy import train_tokenizer
+from slca_core.processes.supervise import free_port, serve
 from slca_core.services.cache import AnswerCache
 from slca_core.services.client import Line
 from slca_core.services.frozen import Clients
-from slca_core.services.process import free_port, serve
 from tests import played
 from tests.bench.measure import Row
 from tests.endpoint import latency_of

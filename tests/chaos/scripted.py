@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from slca_core.config import load_study
+from slca_core.processes.supervise import free_port, serve
 from slca_core.services.policy_server import PolicyServer
-from slca_core.services.process import free_port, serve
 from tasks.workspace import quiet_environment
 
 

@@ -16,9 +16,9 @@ from slca_core.conversation import chat
 from slca_core.errors import ServiceError
 from slca_core.failures import BOUNDARIES, refuse_failures
 from slca_core.policy import train_tokenizer
+from slca_core.processes.supervise import free_port, serve
 from slca_core.services.cache import AnswerCache
 from slca_core.services.frozen import Clients
-from slca_core.services.process import free_port, serve
 from slca_core.services.usage import FAULTS, total
 from tests import played
 from tests.endpoint import Endpoint, listening

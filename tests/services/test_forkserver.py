@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from slca_core.services.forkserver import ForkServer
+from slca_core.processes.forkserver import ForkServer
 from tests.waiting import is_gone, wait_until
 
 
@@ -164,7 +164,7 @@ def test_everything_ends_with_the_process_that_made_the_server(tmp_path):
     code = textwrap.dedent(f"""
         import subprocess, sys, time
         from pathlib import Path
-        from slca_core.services.forkserver import ForkServer
+        from slca_core.processes.forkserver import ForkServer
         server = ForkServer([], Path({str(tmp_path)!r}), {{}})
         subprocess.Popen([str(server.python), "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"])
         time.sleep(60)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from slca_core.config import REPOSITORY, CpuProfile, GpuProfile, Study
-from slca_core.services import leftovers
-from slca_core.services.forkserver import ForkServer
+from slca_core.processes import leftovers
+from slca_core.processes.forkserver import ForkServer
 from slca_core.trainer import launch
 from tasks import curate
 

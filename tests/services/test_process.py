@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from slca_core.errors import ServiceError
-from slca_core.services.process import LOOPBACK, free_port, keep_serving, require_free, serve, start, stop, stop_all, tail
+from slca_core.processes.supervise import LOOPBACK, free_port, keep_serving, require_free, serve, start, stop, stop_all, tail
 from tests.waiting import wait_until
 
 # A server that starts a child, writes its pid to the file named first, and listens on the port named second.
@@ -278,7 +278,7 @@ def test_an_error_inside_the_block_ends_a_server_that_was_started_again(kept):
 
 
 def test_a_server_that_was_ended_with_all_others_is_not_started_again(kept, monkeypatch):
-    monkeypatch.setattr("slca_core.services.process._running", set())
+    monkeypatch.setattr("slca_core.processes.supervise._running", set())
     with kept.up():
         stop_all()
         time.sleep(1)

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from slca_core.services.tether import tethered
+from slca_core.processes.die_with_parent import tethered
 from tests.waiting import is_gone, wait_until
 
 ROOT = Path(__file__).parents[2]
 
 PARENT = """
     import subprocess, sys, time
-    from slca_core.services.tether import tethered
+    from slca_core.processes.die_with_parent import tethered
     program = "import time; print('up', flush=True); time.sleep(600)"
     child = subprocess.Popen(tethered([sys.executable, "-c", program]), start_new_session=True)
     print(child.pid, flush=True)

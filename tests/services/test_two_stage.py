@@ -11,7 +11,7 @@ import aiohttp
 import httpx
 import pytest
 
-from slca_core.services.two_stage import create_app
+from slca_core.services.planner_proxy import create_app
 
 CALL = '<tool_call>\n{"name": "w", "arguments": {}}\n</tool_call>'
 

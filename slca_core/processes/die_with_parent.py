@@ -1,4 +1,4 @@
-"""Runs a command that ends when its parent does, however that ends: `python -m slca_core.services.tether COMMAND ...`.
+"""Runs a command that ends when its parent does, however that ends: `python -m slca_core.processes.die_with_parent COMMAND ...`.
 
 A killed flow then leaves no server and no training behind. Linux only; elsewhere the command just runs.
 """
@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 
 def tethered(argv: Sequence[str]) -> list[str]:
     """`argv` under a tether to the process that starts it: SIGTERM once that is gone."""
-    return [sys.executable, "-m", "slca_core.services.tether", str(os.getpid()), *argv]
+    return [sys.executable, "-m", "slca_core.processes.die_with_parent", str(os.getpid()), *argv]
 
 
 def end_with_parent() -> None:

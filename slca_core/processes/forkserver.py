@@ -35,7 +35,7 @@ from typing import Any, NoReturn
 
 from setproctitle import setproctitle
 
-from slca_core.services import forked, leftovers, process, tether
+from slca_core.processes import die_with_parent, forked, leftovers, supervise
 
 # Ray reads its environment when it is imported, and each worker's is its own.
 NOT_PRELOADED = "ray"
@@ -60,14 +60,14 @@ class ForkServer:
         # A tethered process ends with the thread that started it: this one lives until the interpreter ends.
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="fork server")
         self._log = folder / f"forkserver-{os.getpid()}.log"
-        self._process = self._keeper.submit(process.start, argv, self._log, env, of_run=True).result()
+        self._process = self._keeper.submit(supervise.start, argv, self._log, env, of_run=True).result()
         # From then on requests queue; the imports go on meanwhile.
         while self._process.poll() is None and not os.path.exists(address):
             time.sleep(0.02)
 
     def close(self) -> None:
         """Ends the server and every process it forked."""
-        process.stop(self._process)
+        supervise.stop(self._process)
         self.python.unlink(missing_ok=True)
         self._log.unlink(missing_ok=True)
         leftovers.remove(self._sockets)
@@ -203,7 +203,7 @@ def _kill_group(pid: int, sign: int) -> None:
 
 def _become(request: _Request, python: str) -> None:
     """Turns a fresh fork into the process that was asked for, up to its first line of code."""
-    tether.end_with_parent()
+    die_with_parent.end_with_parent()
     for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(sign, signal.default_int_handler if sign == signal.SIGINT else signal.SIG_DFL)
     _take_descriptors(request.fds)

@@ -3,7 +3,7 @@
 An OpenAI-compatible proxy over two vLLM servers: a request goes to the planner, and where its answer calls no tool, the same one
 goes to the summariser, who may not call any.
 
-    python -m slca_core.services.two_stage --port 8902 --planner URL MODEL --summariser URL MODEL
+    python -m slca_core.services.planner_proxy --port 8902 --planner URL MODEL --summariser URL MODEL
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import httpx
 from httpx_aiohttp import HttpxAiohttpClient
 
 from slca_core.conversation.chat import TAGS
+from slca_core.processes.supervise import LOOPBACK, free_port, serve
 from slca_core.services.client import TRANSPORT_ERRORS
-from slca_core.services.process import LOOPBACK, free_port, serve
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Response

@@ -18,7 +18,7 @@ import httpx
 
 from slca_core.config import REPOSITORY
 from slca_core.errors import ServiceError
-from slca_core.services.tether import tethered
+from slca_core.processes.die_with_parent import tethered
 
 LOOPBACK = "127.0.0.1"
 _running: set[subprocess.Popen[bytes]] = set()
