@@ -301,7 +301,8 @@ def _read_mapping(path: Path) -> dict[str, Any]:
 class GeneratedData(Frozen):
     """The shipped generator's share: how many Toucan-format records of its small world, from which seed.
 
-    Its training demonstrations are sloppy at these rates (`curation.sloppiness`), as real ones are; 0 leaves them as they are.
+    Its training demonstrations are sloppy at these rates (`curation.synthetic.faults`), as real ones are; 0 leaves them as they
+    are.
     """
 
     count: int = Field(6000, ge=1)

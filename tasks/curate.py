@@ -12,12 +12,12 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from slca_core.config import DataConfig, Study
-from slca_core.curation.generator import write_records
 from slca_core.curation.inspection import summary
 from slca_core.curation.pipeline import curate
 from slca_core.curation.readers.files import READABLE, require_regular
 from slca_core.curation.ready import take_splits
-from slca_core.curation.sloppiness import Sloppiness
+from slca_core.curation.synthetic.faults import Sloppiness
+from slca_core.curation.synthetic.generator import write_records
 from slca_core.errors import DataError
 from slca_core.records import pins
 from slca_core.records.fingerprint import digest, file_digest

@@ -13,8 +13,8 @@ from slca_core.conversation.calls import render_call
 from slca_core.conversation.dialogue import Message, Sample, ToolCall
 from slca_core.conversation.tokens import encode
 from slca_core.curation.decomposition import decompose
-from slca_core.curation.generator import generate
 from slca_core.curation.readers import read_record
+from slca_core.curation.synthetic.generator import generate
 from slca_core.policy import train_tokenizer
 from slca_core.standins.mocker import mock_response
 

@@ -58,7 +58,7 @@ def every_training_code() -> tuple[str, ...]:
 # Step -> (where its work begins, the modules that its identity has, the packages).
 STEPS = {
     "curate": (
-        ("curation.pipeline", "curation.ready", "curation.generator", "standins.mocker"),
+        ("curation.pipeline", "curation.ready", "curation.synthetic.generator", "standins.mocker"),
         curate.CODE,
         (*pins.TOOL_SCHEMAS, *pins.TABLES),
     ),

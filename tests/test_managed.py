@@ -10,8 +10,8 @@ import pytest
 
 from slca_core.config import CpuProfile, JudgeConfig, ScratchPolicy, ServicesConfig
 from slca_core.curation.decomposition import decompose
-from slca_core.curation.generator import generate
 from slca_core.curation.readers import read_record
+from slca_core.curation.synthetic.generator import generate
 from slca_core.errors import AnswerCut
 from slca_core.policy import adopt_chat_format, create_policy
 from slca_core.services.frozen import Clients, serve_frozen

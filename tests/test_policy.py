@@ -14,8 +14,8 @@ from slca_core.conversation import chat
 from slca_core.conversation.dialogue import Message, Sample, ToolCall
 from slca_core.conversation.tokens import decode, encode
 from slca_core.curation.decomposition import decompose
-from slca_core.curation.generator import generate
 from slca_core.curation.readers import read_record
+from slca_core.curation.synthetic.generator import generate
 from slca_core.errors import ConfigError
 from slca_core.policy import adopt_chat_format, create_policy, frequent_phrases, require_checkpoint, train_tokenizer
 from slca_core.standins.mocker import mock_response

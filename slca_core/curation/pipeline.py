@@ -36,8 +36,8 @@ from slca_core.curation.output import (
 )
 from slca_core.curation.readers import Parsed, Rejected, read_source
 from slca_core.curation.rows import SCHEMA, row_of, sample_of
-from slca_core.curation.sloppiness import Sloppiness, spoil
 from slca_core.curation.splits import Split, SplitItem, deal
+from slca_core.curation.synthetic.faults import Sloppiness, spoil
 from slca_core.errors import DataError
 
 __all__ = ["Manifest", "curate"]

@@ -18,8 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from slca_core.curation.generator import write_records
 from slca_core.curation.pipeline import Manifest, curate
+from slca_core.curation.synthetic.generator import write_records
 from slca_core.standins.mocker import mock_response
 
 CASES = Path(__file__).resolve().parents[2].parent / "shared" / "cases"

@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 
 from slca_core.conversation.dialogue import Dialogue, Message, ToolCall
-from slca_core.curation.generator import COLUMNS, Mix, generate, write_records
 from slca_core.curation.readers import Parsed, read_record, read_source
-from slca_core.curation.world import BY_NAME, CHAINS, WORLD
+from slca_core.curation.synthetic.generator import COLUMNS, Mix, generate, write_records
+from slca_core.curation.synthetic.world import BY_NAME, CHAINS, WORLD
 from slca_core.standins.mocker import mock_response
 
 COUNT = 600

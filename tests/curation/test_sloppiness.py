@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from slca_core.curation.generator import write_records
 from slca_core.curation.pipeline import curate
 from slca_core.curation.rows import read_split
-from slca_core.curation.sloppiness import BARE_SUMMARY, Sloppiness, spoil
+from slca_core.curation.synthetic.faults import BARE_SUMMARY, Sloppiness, spoil
+from slca_core.curation.synthetic.generator import write_records
 from slca_core.standins.mocker import mock_response
 
 SIZES = {"test_size": 60, "sft_fraction": 0.6, "seed": 3}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from slca_core.conversation.dialogue import ToolCall
 from slca_core.curation.decomposition import decompose
-from slca_core.curation.generator import generate
 from slca_core.curation.readers import read_record
+from slca_core.curation.synthetic.generator import generate
 from slca_core.judges.summary import judge_prompt, parse_rating
 from slca_core.simulator.prompts import extract_response, mocker_prompt
 from slca_core.standins.mocker import mock_response

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slca_core.curation.words import CLASSES, COLOURS, ROOMS, SIZES, SPEEDS
-from slca_core.curation.world_tool import BOOLEAN, INTEGER, NUMBER, STRING, Ask, WorldTool, asks, enum, object_of
+from slca_core.curation.synthetic.words import CLASSES, COLOURS, ROOMS, SIZES, SPEEDS
+from slca_core.curation.synthetic.world_tool import BOOLEAN, INTEGER, NUMBER, STRING, Ask, WorldTool, asks, enum, object_of
 
 WEATHER = (
     WorldTool(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slca_core.curation.servers_daily import FOOD, HOME, SHOP, TRAVEL, WEATHER
-from slca_core.curation.servers_work import BANK, BOOKS, SPORT, STAFF, ZOO
-from slca_core.curation.world_tool import WorldTool
+from slca_core.curation.synthetic.servers_daily import FOOD, HOME, SHOP, TRAVEL, WEATHER
+from slca_core.curation.synthetic.servers_work import BANK, BOOKS, SPORT, STAFF, ZOO
+from slca_core.curation.synthetic.world_tool import WorldTool
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slca_core.conversation.dialogue import ToolCall
-from slca_core.curation.words import POOLS
-from slca_core.curation.world import BY_NAME, CHAINS, OFF_TOPIC, WORLD, Chain
-from slca_core.curation.world_tool import Ask, WorldTool
+from slca_core.curation.synthetic.words import POOLS
+from slca_core.curation.synthetic.world import BY_NAME, CHAINS, OFF_TOPIC, WORLD, Chain
+from slca_core.curation.synthetic.world_tool import Ask, WorldTool
 
 Respond = Callable[[dict[str, Any], ToolCall], str]
 Slots = dict[str, Any]

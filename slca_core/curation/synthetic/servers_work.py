@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slca_core.curation.words import CURRENCIES
-from slca_core.curation.world_tool import BOOLEAN, INTEGER, NUMBER, STRING, Ask, WorldTool, asks, enum, list_of, object_of
+from slca_core.curation.synthetic.words import CURRENCIES
+from slca_core.curation.synthetic.world_tool import BOOLEAN, INTEGER, NUMBER, STRING, Ask, WorldTool, asks, enum, list_of, object_of
 
 STAFF = (
     WorldTool(
