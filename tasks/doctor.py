@@ -69,6 +69,6 @@ def _port() -> tuple[bool, str, str]:
 
 
 def _seams() -> list[tuple[bool, str, str]]:
-    from slca_core.trainer.seams import check_seams
+    from slca_core.trainer.compatibility import check_seams
 
     return [(problem is None, f"seam: {name}", problem or "as expected") for name, problem in check_seams().items()]
