@@ -19,7 +19,7 @@ from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, SlcaError
 from slca_core.processes.disk import in_a_sentence
 from slca_core.terminal import headed, terminal
-from tasks.workspace import quiet_environment
+from tasks.orchestration.workspace import quiet_environment
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, help=__doc__)
 app.command()(cli_core.replay)
@@ -61,7 +61,7 @@ def _settle(root: Path, *, writing: bool = False) -> None:
 def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str, typer.Option(help="e.g. 1,2,3")] = "") -> None:
     """Reproduce a study: what has a record is not run again."""
     study = _load(study_file, _with_seeds(overrides, seeds), writing=True)
-    from tasks.prefect_server import private_server
+    from tasks.orchestration.server import private_server
 
     # Both take seconds, one of them another process's.
     importing = threading.Thread(target=importlib.import_module, args=("flows.reproduce",), daemon=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from slca_core.config import ServiceConfig, Study
 from slca_core.reporting.report import duration
 from tasks.benchmarks import bfcl_items, tau2_trials
-from tasks.estimates import Estimate
-from tasks.plan import Plan
+from tasks.planning.estimates import Estimate
+from tasks.planning.plan import Plan
 
 _ABOUT = {"measured": "about", "assumed": "about", "at most": "at most"}
 _BASIS = {"measured": " (as measured)", "assumed": " (assumed)", "at most": ""}

@@ -21,10 +21,10 @@ from slca_core.results import read_results
 from slca_core.terminal import terminal
 from tasks.evaluate import ITEMS
 from tasks.floor import floor_step
+from tasks.orchestration.workspace import Workspace
 from tasks.report import tau2_labels, user_labels
 from tasks.services import EVALUATION, service_labels
 from tasks.standalone import evaluate_endpoint, evaluate_folder
-from tasks.workspace import Workspace
 
 console = terminal()
 _ASKED = "asked"  # The one condition there is.

@@ -14,13 +14,13 @@ from slca_core.config import Study
 from slca_core.reporting.dag import Node, draw_dag
 from slca_core.reporting.report import duration
 from slca_core.terminal import headed, terminal
-from tasks.commands import commands
 from tasks.curate import data_line
 from tasks.matching import planned as planned_certificate
-from tasks.plan import Plan, PlannedStep, explain, make_plan
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.commands import commands
+from tasks.planning.plan import Plan, PlannedStep, explain, make_plan
+from tasks.planning.status import progress
 from tasks.services import addresses, missing_keys
-from tasks.status import progress
-from tasks.workspace import Workspace
 
 WATCH_S = 2.0
 _COLOURS = {"done": "green", "shared": "dim", "running": "cyan", "stopped": "magenta", "waiting": "yellow"}

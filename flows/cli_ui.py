@@ -10,7 +10,7 @@ from slca_core.errors import ConfigError, ServiceError
 from slca_core.processes.supervise import LOOPBACK, require_free, start, stop, tail
 from slca_core.terminal import terminal
 from tasks.mlflow_store import open_store, store_lock, store_path, store_uri
-from tasks.workspace import Workspace
+from tasks.orchestration.workspace import Workspace
 
 console = terminal()
 # A viewer needs one worker and nothing that works through jobs: 15 processes and 2.8 GB else.

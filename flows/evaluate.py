@@ -6,7 +6,7 @@ from slca_core.config import Study
 from slca_core.records.store import Record
 from tasks.evaluate import evaluate_checkpoint
 from tasks.floor import measure_floor
-from tasks.lanes import gather
+from tasks.orchestration.task_runner import gather
 from tasks.report import SFT, Evaluated
 from tasks.services import frozen_services
 

@@ -23,8 +23,8 @@ from slca_core.records import pins
 from slca_core.records.fingerprint import digest, file_digest
 from slca_core.records.store import Record, Step, not_there
 from slca_core.standins.mocker import mock_response
-from tasks.progress import say
-from tasks.workspace import Workspace
+from tasks.orchestration.progress import say
+from tasks.orchestration.workspace import Workspace
 
 SPLITS = ("sft", "rl", "test")
 CODE = (

@@ -29,14 +29,14 @@ from slca_core.services.policy_server import PolicyServer
 from slca_core.trainer.serve import served
 from tasks.benchmarks import JOURNAL, Asked, ask_others, ask_toucan
 from tasks.curate import split_path
-from tasks.environments import installed
 from tasks.finetune import model_path
-from tasks.limits import GPUS, SERVICES, limited
-from tasks.placement import placement
-from tasks.progress import say
+from tasks.orchestration.environments import installed
+from tasks.orchestration.limits import GPUS, SERVICES, limited
+from tasks.orchestration.progress import say
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.placement import placement
 from tasks.services import EVALUATION, services_identity
 from tasks.tracking import ChildRun, Tracking
-from tasks.workspace import Workspace
 
 CODE = (
     "slca_core.benchmarks.toucan",

@@ -21,12 +21,12 @@ from slca_core.trainer.arguments import sft_arguments, sft_launch
 from slca_core.trainer.demonstrations import with_demonstration, write_sft_rows
 from slca_core.trainer.launch import environment, python_for, run_module
 from tasks.curate import split_path
-from tasks.estimates import require_room_for
-from tasks.limits import GPUS, limited
-from tasks.placement import placement
-from tasks.progress import bar, say
+from tasks.orchestration.limits import GPUS, limited
+from tasks.orchestration.progress import bar, say
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.estimates import require_room_for
+from tasks.planning.placement import placement
 from tasks.tracking import Tracking
-from tasks.workspace import Workspace
 
 POLICY_CODE = (
     "slca_core.conversation.chat",

@@ -38,10 +38,10 @@ from tasks.curate import source_paths
 from tasks.evaluate import ITEMS
 from tasks.floor import floor_step
 from tasks.matching import recorded
-from tasks.progress import say
+from tasks.orchestration.progress import say
+from tasks.orchestration.workspace import Workspace
 from tasks.services import EVALUATION, service_labels
 from tasks.tracking import Tracking, flatten
-from tasks.workspace import Workspace
 
 SFT, SFT_FULL = "sft", "sft_full"
 CERTIFICATE = "certificate.json"

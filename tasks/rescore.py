@@ -21,9 +21,9 @@ from slca_core.services.client import Lines
 from slca_core.services.frozen import Clients, open_cache
 from slca_core.trainer.spec import load_spec
 from tasks.curate import split_path
-from tasks.plan import make_plan
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.plan import make_plan
 from tasks.services import EVALUATION
-from tasks.workspace import Workspace
 
 Asking = Callable[[Clients, Mapping[str, Any]], Lines]
 

@@ -23,12 +23,12 @@ from tasks.benchmarks import Asked, ask_others, ask_toucan
 from tasks.curate import curation_step, split_path
 from tasks.evaluate import ITEMS, benchmarks_step, log_results, write_items
 from tasks.floor import measure_floor
-from tasks.progress import say
+from tasks.orchestration.progress import say
+from tasks.orchestration.watch import watched
+from tasks.orchestration.workspace import Workspace
 from tasks.secrets import at_hand
 from tasks.services import frozen_services
 from tasks.tracking import Tracking
-from tasks.watch import watched
-from tasks.workspace import Workspace
 
 Asking = Callable[[Serving, Path], list[Asked]]
 

@@ -20,14 +20,14 @@ from slca_core.trainer.launch import environment
 from slca_core.trainer.prompt_set import write_prompts
 from slca_core.trainer.spec import TrainSpec
 from tasks.curate import split_path
-from tasks.estimates import require_room_for
 from tasks.finetune import model_path
-from tasks.limits import GPUS, SERVICES, limited
-from tasks.placement import placement
-from tasks.progress import bar, say
+from tasks.orchestration.limits import GPUS, SERVICES, limited
+from tasks.orchestration.progress import bar, say
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.estimates import require_room_for
+from tasks.planning.placement import placement
 from tasks.services import training_identity
 from tasks.tracking import ChildRun, Tracking
-from tasks.workspace import Workspace
 
 CODE = (
     "slca_core.credit.advantages",

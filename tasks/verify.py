@@ -18,7 +18,7 @@ from tasks import finetune, train
 from tasks.benchmarks import JOURNAL
 from tasks.curate import SPLITS
 from tasks.evaluate import ITEMS
-from tasks.plan import make_plan
+from tasks.planning.plan import make_plan
 
 SCRATCH = (*finetune.SCRATCH, *train.SCRATCH, JOURNAL)
 

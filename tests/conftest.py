@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.workspace import quiet_environment
+from tasks.orchestration.workspace import quiet_environment
 
 STATE = Path(tempfile.mkdtemp(prefix="slca-tests-"))
 os.environ.update(quiet_environment(STATE))

@@ -14,8 +14,8 @@ from slca_core.records.store import Step
 from slca_core.reporting.figures import QUANTITIES
 from slca_core.results import Trial, as_table
 from slca_core.services.usage import Usage
-from tasks.plan import make_plan
-from tasks.workspace import Workspace
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.plan import make_plan
 
 EXTERNAL = {"managed": "external", "url": "http://127.0.0.1:9/v1", "model": "never called"}
 SETTINGS = {

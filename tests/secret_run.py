@@ -23,7 +23,7 @@ from slca_core.config import load_study
 from slca_core.conversation import chat
 from slca_core.processes.supervise import LOOPBACK
 from slca_core.services.policy_server import PolicyServer
-from tasks.workspace import quiet_environment
+from tasks.orchestration.workspace import quiet_environment
 from tests.chaos import trainer
 from tests.endpoint import answer_to
 

@@ -15,11 +15,11 @@ from slca_core.errors import ConfigError, DataError
 from slca_core.records import pins
 from slca_core.records.store import RECORD, Step, read_record
 from tasks.adopt import adopt
-from tasks.plan import make_plan
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.plan import make_plan
 from tasks.report import adopted
 from tasks.tracking import IDENTITY, Tracking
 from tasks.verify import verify_study
-from tasks.workspace import Workspace
 from tests.test_plan import finish, states, study_file
 
 __all__ = ["study_file"]

@@ -15,8 +15,8 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from flows.reproduce import reproduce
 from slca_core.config import load_study
 from slca_core.reporting.report import ReportPaths
-from tasks import artifacts
-from tasks.progress import bar
+from tasks.orchestration import pages
+from tasks.orchestration.progress import bar
 from tasks.report import report_paths
 from tests.scripted import finish, write_study
 
@@ -52,7 +52,7 @@ def test_the_reproduction_shows_its_plan_its_status_and_its_report(prefect_serve
 
 
 def test_the_status_is_one_artifact_written_again_as_steps_finish(prefect_server, study, monkeypatch):
-    monkeypatch.setattr(artifacts, "STATUS_EVERY_S", 0.05)
+    monkeypatch.setattr(pages, "STATUS_EVERY_S", 0.05)
     seen: list[str] = []
 
     def wait_for(description: str) -> None:
@@ -65,7 +65,7 @@ def test_the_status_is_one_artifact_written_again_as_steps_finish(prefect_server
             time.sleep(0.1)
 
     @flow
-    @artifacts.published
+    @pages.published
     def run(study) -> ReportPaths:
         wait_for("0 of 10 steps done")
         finish(study)
@@ -94,11 +94,11 @@ def test_pages_that_cannot_be_written_do_not_stop_the_run(prefect_server, study,
     def refuse(*_, **__):
         raise httpx.ConnectError("the server went away")
 
-    monkeypatch.setattr(artifacts, "create_table_artifact", refuse)
-    assert flow(artifacts.published(lambda study: report_paths(study)))(study) == report_paths(study)
+    monkeypatch.setattr(pages, "create_table_artifact", refuse)
+    assert flow(pages.published(lambda study: report_paths(study)))(study) == report_paths(study)
     assert Artifact.get(key("status", study)) is None
 
 
 def test_without_a_server_of_its_own_a_run_writes_no_pages(study, monkeypatch):
-    monkeypatch.setattr(artifacts, "make_plan", pytest.fail)
-    assert artifacts.published(report_paths)(study) == report_paths(study)
+    monkeypatch.setattr(pages, "make_plan", pytest.fail)
+    assert pages.published(report_paths)(study) == report_paths(study)

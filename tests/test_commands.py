@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slca_core.config import REPOSITORY, Study, load_study
-from tasks.commands import commands
+from tasks.planning.commands import commands
 
 PAPER = sorted((REPOSITORY / "configs" / "studies").glob("paper-*.yaml"))
 MODELS = {

@@ -17,9 +17,9 @@ from slca_core.errors import ConfigError, DataError
 from slca_core.records.json_lines import keep_lines, read_lines
 from slca_core.trainer.ledger import read_spooled
 from slca_core.yaml_bounds import MAX_DEPTH, MAX_VALUES, bounded
-from tasks.plan import make_plan
+from tasks.planning.plan import make_plan
+from tasks.planning.status import progress
 from tasks.report import read_overviews, report_paths
-from tasks.status import progress
 from tests.scripted import write_study
 from tests.test_cli import refused, slca, write  # noqa: F401
 

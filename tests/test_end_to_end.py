@@ -19,7 +19,7 @@ import yaml
 
 from slca_core.config import REPOSITORY, Study, load_study
 from slca_core.credit.segments import split_segments
-from tasks.plan import make_plan
+from tasks.planning.plan import make_plan
 from tasks.rescore import rescore_study
 from tests.chaos import kills, outcome
 from tests.network import AGENT, INTRUDED, Watch

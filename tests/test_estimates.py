@@ -10,9 +10,9 @@ import yaml
 from flows.cli_costs import cost_lines
 from slca_core.config import Study, load_study
 from slca_core.parameters import parameter_count
-from tasks.estimates import Estimate, require_room_for
-from tasks.plan import make_plan
-from tasks.workspace import Workspace
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.estimates import Estimate, require_room_for
+from tasks.planning.plan import make_plan
 from tests.test_plan import SETTINGS, finish
 
 ASSUMED = {

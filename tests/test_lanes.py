@@ -18,7 +18,7 @@ from prefect.settings import PREFECT_API_URL
 from slca_core.config import REPOSITORY, CpuProfile, NotifyConfig, Study
 from slca_core.errors import DataError, ServiceError, SlcaError
 from slca_core.processes.supervise import start
-from tasks.lanes import gather, lanes
+from tasks.orchestration.task_runner import gather, lanes
 from tests.waiting import is_gone, wait_until
 
 
@@ -74,7 +74,7 @@ def test_ctrl_c_ends_the_processes_of_every_lane(prefect_server, tmp_path):
         signal.signal(signal.SIGINT, signal.default_int_handler)
         from prefect import flow, task
         from slca_core.trainer.launch import run_module
-        from tasks.lanes import lanes
+        from tasks.orchestration.task_runner import lanes
         from tests.test_lanes import study
 
         @task

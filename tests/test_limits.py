@@ -18,9 +18,9 @@ import tasks.train as training
 from slca_core.config import GpuProfile, JudgeConfig, ServicesConfig, Study, load_study
 from slca_core.errors import ConfigError
 from slca_core.trainer.spec import TrainSpec
-from tasks import limits
-from tasks.limits import GPUS, SERVICES, limited, slots
-from tasks.plan import make_plan
+from tasks.orchestration import limits
+from tasks.orchestration.limits import GPUS, SERVICES, limited, slots
+from tasks.planning.plan import make_plan
 from tasks.tracking import Tracking
 from tests.scripted import make, write_metrics, write_study
 

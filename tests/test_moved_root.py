@@ -16,8 +16,8 @@ from slca_core.errors import DataError
 from slca_core.records.fingerprint import file_digest
 from slca_core.records.store import Step, Store
 from tasks import mlflow_store, tracking
+from tasks.orchestration.workspace import quiet_environment
 from tasks.tracking import Tracking
-from tasks.workspace import quiet_environment
 from tests.scripted import finish, write_study
 
 STEP = Step(step="train", name="slca-seed1", config={"rl": {"updates": 3}})

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from flows.reproduce import reproduce, reproduce_file
 from flows.sweep import sweep, sweep_file
 from slca_core.config import Study
-from tasks.notify import HOOKS, tell, tell_of_failure
+from tasks.orchestration.notify import HOOKS, tell, tell_of_failure
 from tasks.secrets import at_hand
 
 WRITE = "import pathlib, sys; path = pathlib.Path(sys.argv[1]); path.open('a').write(sys.stdin.read() + '\\n')"

@@ -22,8 +22,8 @@ from slca_core.records.store import Step
 from tasks.curate import curation_step
 from tasks.evaluate import benchmarks_step
 from tasks.finetune import policy_step
-from tasks.plan import Plan, _side_by_side, explain, make_plan, record_of, require_ready
-from tasks.workspace import Workspace
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.plan import Plan, _side_by_side, explain, make_plan, record_of, require_ready
 
 # A training's only update: 16 rollouts of 100 tokens and three mocker calls.
 LINE = {
@@ -122,7 +122,7 @@ def test_a_second_plan_reads_no_large_input_again(study_file, tmp_path, monkeypa
     weights.write_bytes(bytes(digests.LARGE))
     monkeypatch.setattr(digests, "SETTLED_S", 0.0)
     study = Study.model_validate({**SETTINGS, "policy": {"checkpoint": str(base)}, "root": tmp_path / "state"})
-    monkeypatch.setattr("tasks.placement.parameter_count", lambda _config: 1)
+    monkeypatch.setattr("tasks.planning.placement.parameter_count", lambda _config: 1)
     first = make_plan(study)
 
     def read(path: Path) -> str:

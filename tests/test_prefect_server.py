@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from slca_core.config import REPOSITORY
-from tasks.workspace import quiet_environment
+from tasks.orchestration.workspace import quiet_environment
 from tests.waiting import is_gone, wait_until
 
 
@@ -20,7 +20,7 @@ def start(tmp_path):
     """Runs code inside `private_server`, without a server in the environment."""
 
     def run(code: str) -> subprocess.Popen:
-        imports = "from pathlib import Path\nfrom tasks.prefect_server import is_private, private_server\n"
+        imports = "from pathlib import Path\nfrom tasks.orchestration.server import is_private, private_server\n"
         script = f"{imports}with private_server(Path({str(tmp_path)!r})):\n"
         (tmp_path / "prefect").mkdir()
         env = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"} | quiet_environment(tmp_path)

@@ -20,7 +20,7 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 
 from slca_core.config import REPOSITORY, Study
 from slca_core.processes.supervise import LOOPBACK, free_port
-from tasks.workspace import quiet_environment
+from tasks.orchestration.workspace import quiet_environment
 from tests.smallest import SMALLEST
 from tests.waiting import wait_until
 

@@ -12,9 +12,9 @@ from flows.cli import app
 from slca_core.config import Study, load_study
 from slca_core.errors import DataError
 from slca_core.records.lock import HOLDER, hold
-from tasks.plan import make_plan
-from tasks.status import Progress, progress
-from tasks.workspace import Workspace
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.plan import make_plan
+from tasks.planning.status import Progress, progress
 from tests.test_plan import finish, make, study_file  # noqa: F401
 
 LINE = {"r_tool": 0.5, "r_sum": 0.25, "seconds_total": 30.0, "rollouts": 16}

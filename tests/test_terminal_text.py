@@ -17,8 +17,8 @@ from slca_core.reporting import markdown
 from slca_core.reporting.dag import Node, draw_dag
 from slca_core.reporting.figures import QUANTITIES, Curve, training_curves
 from slca_core.terminal import terminal
-from tasks import progress
-from tasks.plan import make_plan
+from tasks.orchestration import progress
+from tasks.planning.plan import make_plan
 from tests.scripted import write_study
 
 HOSTILE = [

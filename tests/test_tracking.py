@@ -18,8 +18,8 @@ from mlflow import MlflowClient
 from slca_core.config import REPOSITORY, PolicyConfig, ScratchPolicy, Study
 from slca_core.records.store import Step, Store
 from slca_core.results import Trial, as_table
+from tasks.orchestration.workspace import Workspace
 from tasks.tracking import IDENTITY, PROCESS, ChildRun, Tracking, tracked
-from tasks.workspace import Workspace
 
 STEP = Step(
     step="train", name="slca-seed1", config={"rl": {"updates": 3}, "condition": {"estimator": "slca"}}, inputs={"sft": "ab"}

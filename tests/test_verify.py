@@ -17,7 +17,7 @@ from slca_core.config import load_study
 from slca_core.errors import DataError
 from slca_core.records.digests import DigestCache
 from slca_core.records.store import RECORD, Record, Step, Store, digest_cache_path, read_record
-from tasks.plan import make_plan
+from tasks.planning.plan import make_plan
 from tasks.verify import verify_root, verify_study
 from tests.scripted import finish, write_study
 

@@ -18,7 +18,7 @@ from slca_core.failures import refuse_failures
 from slca_core.processes.supervise import LOOPBACK, free_port
 from slca_core.results import as_table
 from slca_core.services.policy_server import PolicyServer
-from tasks.environments import require_bfcl
+from tasks.orchestration.environments import require_bfcl
 from tests.benchmarks.policy_endpoint import FAILS, TOO_LONG, UNSUPPORTED, Answer, Said, endpoint
 
 pytestmark = pytest.mark.e2e

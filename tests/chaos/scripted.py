@@ -14,7 +14,7 @@ from pathlib import Path
 from slca_core.config import load_study
 from slca_core.processes.supervise import free_port, serve
 from slca_core.services.policy_server import PolicyServer
-from tasks.workspace import quiet_environment
+from tasks.orchestration.workspace import quiet_environment
 
 
 def run_scripted(module: str, argv, *, python: str, **options) -> None:

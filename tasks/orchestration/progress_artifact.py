@@ -15,7 +15,7 @@ from prefect.logging import get_logger
 from prefect.settings import get_current_settings
 
 from slca_core.errors import SlcaError
-from tasks.prefect_server import is_private
+from tasks.orchestration.server import is_private
 
 EVERY_S = 5.0
 

@@ -15,15 +15,15 @@ from slca_core.records.store import NOT_THERE, Record, Step, Store
 from slca_core.reporting.report import duration
 from slca_core.services.usage import ROLES
 from tasks.curate import curation_step
-from tasks.estimates import NOTHING, Estimate, Estimator
 from tasks.evaluate import evaluation_step
 from tasks.finetune import finetune_step, policy_step
 from tasks.floor import floor_step
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.estimates import NOTHING, Estimate, Estimator
 from tasks.report import SFT, SFT_FULL
 from tasks.services import require_keys
 from tasks.tracking import flatten
 from tasks.train import training_step
-from tasks.workspace import Workspace
 
 State = Literal["cached", "to run", "shared"]
 NOT_MADE = "(not made yet)"

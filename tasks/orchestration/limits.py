@@ -23,7 +23,7 @@ from prefect.context import TaskRunContext
 
 from slca_core.config import CpuProfile, Study
 from slca_core.errors import ConfigError
-from tasks.progress import say
+from tasks.orchestration.progress import say
 from tasks.services import study_roles
 
 GPUS, SERVICES = "slca-gpus", "slca-services"

@@ -18,7 +18,7 @@ from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 
 from slca_core.processes.supervise import keep_serving, listen
-from tasks.progress import say
+from tasks.orchestration.progress import say
 
 _PRIVATE = "SLCA_PRIVATE_PREFECT"
 _DRAIN_S = 10

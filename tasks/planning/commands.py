@@ -13,9 +13,9 @@ from slca_core.trainer.launchers import JOB_MODULE
 from slca_core.trainer.launchers.jobs import job_name
 from slca_core.trainer.launchers.slurm import batch_script
 from slca_core.trainer.spec import TrainSpec
+from tasks.orchestration.workspace import Workspace
 from tasks.report import SFT, SFT_FULL
 from tasks.services import study_roles
-from tasks.workspace import Workspace
 
 # Stock argument -> where its value comes from.
 SOURCES = {

@@ -69,7 +69,7 @@ def _progress() -> Progress:
 def bar(title: str, total: int | None = None, done: int = 0) -> Iterator[Callable[..., None]]:
     """A bar for one step. The yielded function takes `completed=` (absolute) or `advance=`, and `note=` for words beside it."""
     # Here, since commands that show no bar need no Prefect, which settles where its state lies when it is imported.
-    from tasks.progress_artifact import mirrored
+    from tasks.orchestration.progress_artifact import mirrored
 
     with mirrored(title) as mirror, _display.shown(title, total, done) as (progress, task):
 

@@ -8,7 +8,7 @@ from slca_core.config import Study
 from slca_core.records.digests import DigestCache
 from slca_core.records.store import Store, digest_cache_path
 from tasks import QUIET
-from tasks.progress import say
+from tasks.orchestration.progress import say
 
 
 class Workspace:

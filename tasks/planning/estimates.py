@@ -21,9 +21,9 @@ from slca_core.records.outputs import folder_bytes
 from slca_core.records.store import Record, Step
 from tasks.benchmarks import bfcl_items, tau2_tasks, tau2_trials
 from tasks.matching import spent_by
-from tasks.placement import placement, policy_parameters
-from tasks.progress import say
-from tasks.workspace import Workspace
+from tasks.orchestration.progress import say
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.placement import placement, policy_parameters
 
 _T = TypeVar("_T")
 Basis = Literal["measured", "assumed", "at most"]

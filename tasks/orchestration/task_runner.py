@@ -14,8 +14,8 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from slca_core.config import Study
 from slca_core.processes.supervise import stop_all
 from slca_core.trainer.launchers.jobs import leave_all
-from tasks.notify import tell_of_failure
-from tasks.progress import say
+from tasks.orchestration.notify import tell_of_failure
+from tasks.orchestration.progress import say
 
 Key = TypeVar("Key", bound=Hashable)
 

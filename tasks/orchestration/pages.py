@@ -22,9 +22,9 @@ from prefect.client.schemas.actions import ArtifactUpdate
 
 from slca_core.config import Study
 from slca_core.reporting.report import ReportPaths
-from tasks.plan import Plan, make_plan
-from tasks.progress_artifact import has_pages, never_failing
-from tasks.status import progress
+from tasks.orchestration.progress_artifact import has_pages, never_failing
+from tasks.planning.plan import Plan, make_plan
+from tasks.planning.status import progress
 
 STATUS_EVERY_S = 10.0
 Table = list[dict[str, str]]

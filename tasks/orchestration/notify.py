@@ -19,7 +19,7 @@ from prefect.context import FlowRunContext
 
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError
-from tasks.progress import say
+from tasks.orchestration.progress import say
 from tasks.report import report_paths
 from tasks.secrets import resolved
 

@@ -9,8 +9,8 @@ from slca_core.config import REPOSITORY, Study, Tau2Config
 from slca_core.errors import ConfigError
 from slca_core.records.fingerprint import digest, file_digest
 from slca_core.records.store import not_there
-from tasks.progress import say
-from tasks.workspace import Workspace
+from tasks.orchestration.progress import say
+from tasks.orchestration.workspace import Workspace
 
 _BFCL_LOCK, _TAU2_LOCK = (REPOSITORY / "requirements" / f"bench-{name}.txt" for name in ("bfcl", "tau2"))
 

@@ -11,8 +11,8 @@ from slca_core.records.json_lines import read_lines
 from slca_core.records.lock import holder, is_held
 from slca_core.records.store import FAILED
 from slca_core.reporting.report import duration
-from tasks.plan import PlannedStep
-from tasks.workspace import Workspace
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.plan import PlannedStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from slca_core.config import CpuProfile, Study
 from slca_core.services.watch import watching
-from tasks.progress import say
+from tasks.orchestration.progress import say
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
