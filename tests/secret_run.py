@@ -184,9 +184,9 @@ def install() -> None:
 def main() -> None:
     os.environ.update(quiet_environment(load_study(Path(sys.argv[2])).root))
     install()
-    from flows import cli
+    from flows.cli import main
 
-    cli.main()
+    main.main()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import mlflow
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
+from flows.cli.main import app
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, DataError
 from slca_core.records import pins

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 import yaml
 
-from flows import cli
+from flows.cli import main
 from slca_core.config import REPOSITORY, load_study
 from slca_core.errors import ConfigError, DataError, SlcaError
 from slca_core.records.store import Record
@@ -38,7 +38,7 @@ def slca(monkeypatch, capsys):
     def run(*argv):
         monkeypatch.setattr(sys, "argv", ["slca", *map(str, argv)])
         with patch.dict(os.environ), pytest.raises(SystemExit) as ended:
-            cli.main()
+            main.main()
         return ended.value.code, *capsys.readouterr()
 
     return run
@@ -114,7 +114,7 @@ def test_brackets_in_a_sentence_are_printed_and_not_taken_for_markup(slca, monke
     def fail():
         raise error("[red]seeds[/] of [a-z] were expected at [/tmp/x]")
 
-    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(main, "app", fail)
     assert refused(slca()) == "slca: [red]seeds[/] of [a-z] were expected at [/tmp/x]\n"
 
 
@@ -122,9 +122,9 @@ def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch):
     def fail():
         raise ZeroDivisionError
 
-    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(main, "app", fail)
     with pytest.raises(ZeroDivisionError):
-        cli.main()
+        main.main()
 
 
 def test_a_broken_data_file_is_named(write, tmp_path):
@@ -162,7 +162,7 @@ def test_a_checkpoint_without_a_tokenizer_is_named(write, tmp_path):
 
 
 def test_what_a_task_refuses_leaves_the_flow_as_one_sentence(write, tmp_path):
-    argv = [sys.executable, "-m", "flows.cli", "run", str(write(data={"source": str(tmp_path / "nowhere")}))]
+    argv = [sys.executable, "-m", "flows.cli.main", "run", str(write(data={"source": str(tmp_path / "nowhere")}))]
     found = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
     assert found.returncode == 2, found.stderr
     assert found.stdout == ""

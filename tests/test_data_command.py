@@ -12,7 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from flows.cli import app
+from flows.cli.main import app
 from slca_core.config import load_study
 from slca_core.curation import inspection
 from slca_core.curation.inspection import summary

@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from flows.cli_costs import cost_lines
+from flows.cli.costs import cost_lines
 from slca_core.config import Study, load_study
 from slca_core.parameters import parameter_count
 from tasks.orchestration.workspace import Workspace

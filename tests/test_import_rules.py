@@ -53,6 +53,6 @@ def test_the_advantages_can_be_had_without_the_training_stack():
 
 
 def test_the_command_says_where_state_lies_before_prefect_and_mlflow_are_imported():
-    code = "import sys, flows.cli; print([name for name in ('prefect', 'mlflow') if name in sys.modules])"
+    code = "import sys, flows.cli.main; print([name for name in ('prefect', 'mlflow') if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

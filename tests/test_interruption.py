@@ -26,7 +26,7 @@ SENTENCE = "stopped by {}. What is finished is kept; the same command goes on fr
 BLOCK = """
 import signal, sys, threading, time
 from pathlib import Path
-from flows import interruption
+from flows.cli import interruption
 from slca_core.processes import supervise
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # A background job of a shell ignores it.

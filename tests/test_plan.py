@@ -12,7 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from flows.cli import app
+from flows.cli.main import app
 from slca_core.certificate import find_mismatches
 from slca_core.config import ARMS, REPOSITORY, Study, load_study
 from slca_core.errors import ConfigError, DataError

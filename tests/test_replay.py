@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
+from flows.cli.main import app
 from slca_core.analysis.replay import read_rollouts, replay
 from slca_core.credit.estimators import ESTIMATORS
 from slca_core.errors import DataError

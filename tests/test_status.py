@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
+from flows.cli.main import app
 from slca_core.config import Study, load_study
 from slca_core.errors import DataError
 from slca_core.records.lock import HOLDER, hold

@@ -19,7 +19,7 @@ def test_the_pages_are_three_processes_and_end_at_sigterm(tmp_path):
     path, port = write_study(tmp_path), free_port()
     (tmp_path / "state").mkdir()
     mlflow_store.open_store(tmp_path / "state")
-    argv = [sys.executable, "-m", "flows.cli", "ui", str(path), "--port", str(port)]
+    argv = [sys.executable, "-m", "flows.cli.main", "ui", str(path), "--port", str(port)]
     command = subprocess.Popen(argv, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 300
     while not answers(port):

@@ -11,7 +11,7 @@ from contextlib import closing
 import pandas as pd
 import pytest
 
-from flows import cli_verify
+from flows.cli import verify
 from slca_core.analysis.replay import read_rollouts
 from slca_core.config import load_study
 from slca_core.errors import DataError
@@ -171,7 +171,7 @@ def test_verify_names_what_differs_and_ends_with_code_1(study, capsys):
     flip(items_of(study, "slca"))
     next(study.root.glob("artifacts/train/grpo-seed1-*/metrics.jsonl")).unlink()
     with pytest.raises(SystemExit) as ended:
-        cli_verify.show(verify_study(study))
+        verify.show(verify_study(study))
     printed = capsys.readouterr().out
     assert ended.value.code == 1
     assert "items.parquet was recorded with SHA-256" in printed
@@ -180,7 +180,7 @@ def test_verify_names_what_differs_and_ends_with_code_1(study, capsys):
 
 
 def test_verify_of_an_untouched_study_is_content(study, capsys):
-    cli_verify.show(verify_study(study))
+    verify.show(verify_study(study))
     assert {one.state for one in verify_root(study.root)} == {"as recorded"}
     assert "differs" not in capsys.readouterr().out
 

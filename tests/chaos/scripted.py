@@ -33,7 +33,7 @@ def served(_checkpoint: Path, name: str, *_: object, log: Path, **__: object):
 def main() -> None:
     # Prefect and MLflow settle where their state lies when they are imported.
     os.environ.update(quiet_environment(load_study(Path(sys.argv[1])).root))
-    from flows import cli
+    from flows.cli import main
     from slca_core.trainer import launchers
     from tasks import evaluate, finetune
 
@@ -44,7 +44,7 @@ def main() -> None:
     # A background job of a shell, as these tests may be, ignores it and lets its children ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv[1:1] = ["run"]
-    cli.main()
+    main.main()
 
 
 if __name__ == "__main__":

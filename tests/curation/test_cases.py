@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
+from flows.cli.main import app
 from slca_core.curation.pipeline import Manifest, curate
 from slca_core.curation.synthetic.generator import write_records
 from slca_core.standins.mocker import mock_response

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from flows import cli
+from flows.cli import main
 from slca_core.analysis.statistics import bootstrap_mean
 from slca_core.benchmarks import bfcl, tau2
 from slca_core.config import TAU2_PACKAGED, BfclConfig, EvaluationConfig, Study, Tau2Config
@@ -225,7 +225,7 @@ def slca(monkeypatch, capsys):
     def told(*argv):
         monkeypatch.setattr(sys, "argv", ["slca", *map(str, argv)])
         with patch.dict(os.environ), pytest.raises(SystemExit) as ended:
-            cli.main()
+            main.main()
         return ended.value.code, *capsys.readouterr()
 
     return told

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from flows.cli_costs import cost_lines
+from flows.cli.costs import cost_lines
 from slca_core.config import Study
 from slca_core.reporting.dag import Node, draw_dag
 from slca_core.reporting.report import duration

@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from flows import cli_core, cli_data
-from flows.interruption import ending_at_signals
+from flows.cli import core, data
+from flows.cli.interruption import ending_at_signals
 from slca_core.config import Study, load_study
 from slca_core.errors import ConfigError, SlcaError
 from slca_core.processes.disk import in_a_sentence
@@ -22,9 +22,9 @@ from slca_core.terminal import headed, terminal
 from tasks.orchestration.workspace import quiet_environment
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, help=__doc__)
-app.command()(cli_core.replay)
-app.add_typer(cli_core.conformance, name="conformance")
-app.add_typer(cli_data.app, name="data")
+app.command()(core.replay)
+app.add_typer(core.conformance, name="conformance")
+app.add_typer(data.app, name="data")
 console = terminal()
 errors = terminal(stderr=True)
 
@@ -68,11 +68,11 @@ def run(study_file: StudyFile, overrides: Overrides = None, seeds: Annotated[str
     importing.start()
     with private_server(study.root):
         importing.join()
-        from flows import cli_report
+        from flows.cli import report
         from flows.reproduce import reproduce
 
         paths = reproduce(study)
-    cli_report.show(json.loads(paths.json.read_text()))
+    report.show(json.loads(paths.json.read_text()))
     console.print(f"report  {paths.html}", soft_wrap=True)
     console.print(f"runs    make ui STUDY={study_file}   (MLflow, experiment {study.name})", soft_wrap=True)
 
@@ -87,9 +87,9 @@ def plan(
 ) -> None:
     """What a study would run and why, before it costs anything."""
     study = _load(study_file, _with_seeds(overrides, seeds))
-    from flows import cli_plan
+    from flows.cli import plan
 
-    cli_plan.show(study, step=explain, with_commands=commands)
+    plan.show(study, step=explain, with_commands=commands)
 
 
 @app.command()
@@ -101,9 +101,9 @@ def status(
 ) -> None:
     """Where a study stands: each step done, running (with its update, rewards and time left), stopped or waiting."""
     study = _load(study_file, _with_seeds(overrides, seeds))
-    from flows import cli_plan
+    from flows.cli import plan
 
-    cli_plan.show_status(study, watch=watch)
+    plan.show_status(study, watch=watch)
 
 
 @app.command()
@@ -156,9 +156,9 @@ def evaluate(
 ) -> None:
     """Ask a study's benchmarks of a checkpoint or an endpoint that no study trained; `slca run` evaluates a study's own."""
     study = _load(study_file, overrides, writing=True)
-    from flows import cli_evaluate
+    from flows.cli import evaluate
 
-    cli_evaluate.show(study, checkpoint=checkpoint, endpoint=endpoint, model=model, key_env=api_key_env, seed=seed)
+    evaluate.show(study, checkpoint=checkpoint, endpoint=endpoint, model=model, key_env=api_key_env, seed=seed)
 
 
 @app.command()
@@ -172,9 +172,9 @@ def rescore(
 ) -> None:
     """Score a study's stored rollouts again with every endpoint down; exit code 1 if rewards differ though nothing was changed."""
     study = _load(study_file, overrides, writing=True)
-    from flows import cli_rescore
+    from flows.cli import rescore
 
-    cli_rescore.show(study, load_study(study_file, (*(overrides or ()), *(under or ()))))
+    rescore.show(study, load_study(study_file, (*(overrides or ()), *(under or ()))))
 
 
 @app.command()
@@ -188,10 +188,10 @@ def verify(
     study = _load(study_file, overrides) if study_file else None
     if not study:
         _settle(root)
-    from flows import cli_verify
+    from flows.cli import verify
     from tasks.verify import verify_root, verify_study
 
-    cli_verify.show(verify_study(study, stamping=stamp) if study else verify_root(root, stamping=stamp))
+    verify.show(verify_study(study, stamping=stamp) if study else verify_root(root, stamping=stamp))
 
 
 @app.command()
@@ -206,19 +206,19 @@ def adopt(
     if every == bool(steps):
         raise ConfigError("Steps were expected by their names, or --all. `slca plan` has the names.")
     study = _load(study_file, overrides, writing=True)
-    from flows import cli_adopt
+    from flows.cli import adopt
     from tasks.adopt import adopt as adopted
 
-    cli_adopt.show(adopted(study, reason, tuple(steps or ())))
+    adopt.show(adopted(study, reason, tuple(steps or ())))
 
 
 @app.command()
 def ui(study_file: StudyFile, overrides: Overrides = None, port: Annotated[int, typer.Option(help="loopback port")] = 5000) -> None:
     """Open MLflow on the study's runs."""
     study = _load(study_file, overrides, writing=True)
-    from flows import cli_ui
+    from flows.cli import ui
 
-    cli_ui.show(study, study_file, port)
+    ui.show(study, study_file, port)
 
 
 @app.command()
