@@ -19,7 +19,7 @@ from slca_core.reporting.figures import QUANTITIES, Curve, training_curves
 from slca_core.terminal import terminal
 from tasks.orchestration import progress
 from tasks.planning.plan import make_plan
-from tests.scripted import write_study
+from tests.support.scripted import write_study
 
 HOSTILE = [
     "a [/x] b",

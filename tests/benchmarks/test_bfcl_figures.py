@@ -16,7 +16,7 @@ from slca_core.config import BFCL_SIZES, BfclConfig
 from slca_core.reporting import bfcl as table
 from slca_core.reporting.tables import Condition
 from slca_core.results import as_table
-from tests.reporting.frames import cells, run, texts
+from tests.support.frames import cells, run, texts
 
 SLCA, GRPO = Condition("slca", "SLCA-GRPO", runs=(run(1, "run-1"), run(2, "run-2"))), Condition("grpo", "GRPO")
 

@@ -26,8 +26,8 @@ from slca_core.reporting.sections import Section, as_entry
 from slca_core.reporting.tables import Condition
 from slca_core.results import read_results
 from tasks.report import results_of, tau2_labels, training_labels, user_labels
-from tests.reporting.frames import Row, cells, run, table_of
-from tests.reporting.latex_checks import count_tables
+from tests.support.frames import Row, cells, run, table_of
+from tests.support.latex_checks import count_tables
 
 STAND_IN = "{}: stand-in standin-{} (rule-based, not an LLM)"
 TRAINED = tuple(STAND_IN.format(role, role) for role in ("mocker", "judge"))

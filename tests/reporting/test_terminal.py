@@ -13,7 +13,7 @@ from slca_core.reporting import overview
 from slca_core.reporting.overview import Overview
 from slca_core.results import COLUMNS
 from tasks.orchestration.workspace import Workspace
-from tests.reporting.frames import Row, table_of
+from tests.support.frames import Row, table_of
 
 LIMIT = "The first 2 tasks of each domain: not the benchmark's figures."
 

@@ -14,9 +14,9 @@ from slca_core.policy import train_tokenizer
 from slca_core.services.cache import AnswerCache
 from slca_core.services.frozen import Clients
 from slca_core.services.usage import Usage
-from tests import played
-from tests.endpoint import Endpoint, listening
 from tests.services.test_faults import services
+from tests.support import played
+from tests.support.endpoint import Endpoint, listening
 
 TURNS, IN_FLIGHT, REPEATS = 3, 64, 10_000
 

@@ -14,7 +14,7 @@ from slca_core.processes.supervise import start, stop
 from slca_core.services import watch
 from slca_core.services.watch import memory_of_machine, used_memory, watching
 from slca_core.trainer.launch import run_module
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

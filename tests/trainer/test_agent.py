@@ -20,7 +20,7 @@ from slca_core.trainer import agent, ledger
 from slca_core.trainer.labels import label_of
 from slca_core.trainer.sampling import IndexedRollouts
 from slca_core.trainer.spec import SPEC_VARIABLE
-from tests import played
+from tests.support import played
 
 SAMPLE = played.sample(1, turns=1)
 TURNS = [render_call(SAMPLE.gold[0][0]), played.SUMMARY]
