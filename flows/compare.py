@@ -3,8 +3,8 @@
 from prefect import flow
 
 from slca_core.config import Study
-from slca_core.records import Record
-from tasks.lanes import gather
+from slca_core.records.store import Record
+from tasks.orchestration.task_runner import gather
 from tasks.services import frozen_services
 from tasks.train import train_arm
 

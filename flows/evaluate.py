@@ -3,10 +3,10 @@
 from prefect import flow
 
 from slca_core.config import Study
-from slca_core.records import Record
+from slca_core.records.store import Record
 from tasks.evaluate import evaluate_checkpoint
 from tasks.floor import measure_floor
-from tasks.lanes import gather
+from tasks.orchestration.task_runner import gather
 from tasks.report import SFT, Evaluated
 from tasks.services import frozen_services
 

@@ -3,9 +3,9 @@
 from prefect import flow
 
 from slca_core.config import Study
-from slca_core.records import Record
+from slca_core.records.store import Record
 from tasks import finetune as tasks
-from tasks.lanes import gather
+from tasks.orchestration.task_runner import gather
 from tasks.report import SFT, SFT_FULL
 
 

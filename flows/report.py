@@ -3,7 +3,7 @@
 from prefect import flow
 
 from slca_core.config import Study
-from slca_core.records import Record
+from slca_core.records.store import Record
 from slca_core.reporting.report import ReportPaths
 from tasks.report import Evaluated, make_report
 

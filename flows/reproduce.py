@@ -14,15 +14,15 @@ from flows.finetune import finetune
 from flows.report import report
 from slca_core.config import Study, load_study
 from slca_core.reporting.report import ReportPaths
-from tasks.artifacts import published
-from tasks.lanes import lanes
 from tasks.matching import planned
-from tasks.notify import HOOKS
-from tasks.plan import require_ready
+from tasks.orchestration.notify import HOOKS
+from tasks.orchestration.pages import published
+from tasks.orchestration.task_runner import lanes
+from tasks.orchestration.watch import watched
+from tasks.planning.plan import require_ready
 from tasks.report import SFT, SFT_FULL
 from tasks.secrets import at_hand, kept, refuse_overrides
 from tasks.tracking import tracked
-from tasks.watch import watched
 
 
 @flow(name="reproduce", **HOOKS)

@@ -7,7 +7,7 @@ from prefect import flow
 from flows.reproduce import reproduce, reproduce_file
 from slca_core.config import Study, load_study
 from slca_core.reporting.report import ReportPaths
-from tasks.notify import HOOKS
+from tasks.orchestration.notify import HOOKS
 from tasks.secrets import at_hand, refuse_overrides
 
 

@@ -29,8 +29,8 @@ from pydantic import (
 )
 
 from slca_core import secrets
+from slca_core.credit.estimators import ESTIMATORS, Estimator
 from slca_core.errors import ConfigError
-from slca_core.estimators import ESTIMATORS, Estimator
 from slca_core.yaml_bounds import NoValue, bounded, fault
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -178,7 +178,7 @@ class Arm(Frozen):
     name: str = Field(pattern=r"^[a-z0-9_]+$", max_length=MAX_NAME)
     title: str
     estimator: Annotated[Estimator, BeforeValidator(named_estimator, json_schema_input_type=EstimatorName | Estimator)] = Field(
-        description="a name in slca_core.estimators.ESTIMATORS, or an estimator's own fields"
+        description="a name in slca_core.credit.estimators.ESTIMATORS, or an estimator's own fields"
     )
     process_reward: ProcessReward = "hierr"
     outcome_reward: Literal["reference_rule", "judge"] = "reference_rule"
@@ -303,7 +303,8 @@ def _read_mapping(path: Path) -> dict[str, Any]:
 class GeneratedData(Frozen):
     """The shipped generator's share: how many Toucan-format records of its small world, from which seed.
 
-    Its training demonstrations are sloppy at these rates (`curation.sloppiness`), as real ones are; 0 leaves them as they are.
+    Its training demonstrations are sloppy at these rates (`curation.synthetic.faults`), as real ones are; 0 leaves them as they
+    are.
     """
 
     count: int = Field(6000, ge=1)

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from slca_core import chat
 from slca_core.config import ScratchPolicy
-from slca_core.dialogue import Sample
+from slca_core.conversation import chat
+from slca_core.conversation.dialogue import Sample
+from slca_core.conversation.tokens import load_tokenizer
 from slca_core.errors import ConfigError
-from slca_core.tokenizer import load_tokenizer
 
 # Positions it can take, far beyond what it is trained on: the benchmarks' prompts are long.
 LONGEST = 32768

@@ -13,25 +13,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
-from slca_core import chat
-from slca_core.calls import ParsedTurn, parse_turn
-from slca_core.checker import Vote, completeness_prompt, parse_vote
 from slca_core.config import Arm, ProcessReward, RlConfig
-from slca_core.dialogue import Sample
+from slca_core.conversation import chat
+from slca_core.conversation.calls import ParsedTurn, parse_turn
+from slca_core.conversation.dialogue import Sample
+from slca_core.conversation.schemas import ToolSet
+from slca_core.conversation.tokens import Tokenizer, decode, encode, shorten
 from slca_core.errors import AnswerCut, PromptTooLong, ServiceError
 from slca_core.failures import Boundary
-from slca_core.judge import Rating, is_short_circuited, judge_prompt, parse_rating, rating_score
+from slca_core.judges.completeness import Vote, completeness_prompt, parse_vote
+from slca_core.judges.outcome import Verdict, decide
+from slca_core.judges.summary import Rating, is_short_circuited, judge_prompt, parse_rating, rating_score
 from slca_core.rewards.hierr import WEIGHTINGS, score_prediction
 from slca_core.rewards.matching import Matching
 from slca_core.rewards.omission import Guard, apply_omission, apply_omission_to_outcome, is_omitted
 from slca_core.rewards.outcome import action_reward, reference_outcome
 from slca_core.rewards.prediction import REFUSALS, RULES, Prediction, Semantics, read_prediction
 from slca_core.rewards.process import Evidence, process_reward
-from slca_core.schemas import ToolSet
 from slca_core.services.client import Lines
 from slca_core.simulator.sgls import MALFORMED_CALL, Ask, Observation, simulate
-from slca_core.tokenizer import Tokenizer, decode, encode, shorten
-from slca_core.verdict import Verdict, decide
 
 
 @dataclass(frozen=True, slots=True)

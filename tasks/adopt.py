@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from slca_core.config import Study
 from slca_core.errors import ConfigError
-from slca_core.records import Adoption, Record, Step
+from slca_core.records.store import Adoption, Record, Step
 from tasks.mlflow_store import store_path
-from tasks.plan import NOT_MADE, PlannedStep, difference, make_plan, values_that_differ
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.plan import NOT_MADE, PlannedStep, difference, make_plan, values_that_differ
 from tasks.tracking import Tracking
-from tasks.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)

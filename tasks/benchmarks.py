@@ -13,6 +13,7 @@ import pandas as pd
 from slca_core.benchmarks import bfcl, tau2, toucan
 from slca_core.benchmarks.journal import Journal
 from slca_core.config import BFCL_SIZES, TAU2_SIZES, Study
+from slca_core.conversation.tokens import load_tokenizer
 from slca_core.curation.rows import read_split
 from slca_core.errors import DataError, ServiceError
 from slca_core.failures import errors_by_boundary, refuse_failures
@@ -20,12 +21,11 @@ from slca_core.results import Trial, as_table
 from slca_core.rollout import Limits, Scoring, prompts_that_fit
 from slca_core.services.frozen import Clients, Serving, open_cache
 from slca_core.services.policy_server import PolicyServer
-from slca_core.tokenizer import load_tokenizer
 from slca_core.trainer.ledger import usage_by_role
-from tasks.environments import require_bfcl, require_tau2
-from tasks.progress import bar
+from tasks.orchestration.environments import require_bfcl, require_tau2
+from tasks.orchestration.progress import bar
+from tasks.orchestration.workspace import Workspace
 from tasks.services import EVALUATION, require_keys
-from tasks.workspace import Workspace
 
 BROKEN = 0.2  # Share of trials; of the packaged data one of nine tasks of the mock domain breaks, and none elsewhere.
 JOURNAL, ROLLOUTS = "rollouts.jsonl", "rollouts.parquet"

@@ -11,30 +11,30 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from slca_core import pins
 from slca_core.config import DataConfig, Study
-from slca_core.curation.generator import write_records
 from slca_core.curation.inspection import summary
 from slca_core.curation.pipeline import curate
 from slca_core.curation.readers.files import READABLE, require_regular
 from slca_core.curation.ready import take_splits
-from slca_core.curation.sloppiness import Sloppiness
+from slca_core.curation.synthetic.faults import Sloppiness
+from slca_core.curation.synthetic.generator import write_records
 from slca_core.errors import DataError
-from slca_core.fingerprint import digest, file_digest
-from slca_core.records import Record, Step, not_there
-from slca_core.services.mocking import mock_response
-from tasks.progress import say
-from tasks.workspace import Workspace
+from slca_core.records import pins
+from slca_core.records.fingerprint import digest, file_digest
+from slca_core.records.store import Record, Step, not_there
+from slca_core.standins.mocker import mock_response
+from tasks.orchestration.progress import say
+from tasks.orchestration.workspace import Workspace
 
 SPLITS = ("sft", "rl", "test")
 CODE = (
     "slca_core.curation",
-    "slca_core.services.mocking",
-    "slca_core.calls",
-    "slca_core.dialogue",
-    "slca_core.schemas",
-    "slca_core.schema_bounds",
-    "slca_core.tags",
+    "slca_core.standins.mocker",
+    "slca_core.conversation.calls",
+    "slca_core.conversation.dialogue",
+    "slca_core.conversation.schemas",
+    "slca_core.conversation.schema_bounds",
+    "slca_core.conversation.tags",
 )
 
 

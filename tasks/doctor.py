@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slca_core.errors import ServiceError
-from slca_core.services.process import require_free
+from slca_core.processes.supervise import require_free
 from slca_core.terminal import terminal
 
 _PACKAGES = ("torch", "transformers", "openrlhf", "ray", "deepspeed", "prefect", "mlflow", "pandas", "jsonschema", "pytest")
@@ -69,6 +69,6 @@ def _port() -> tuple[bool, str, str]:
 
 
 def _seams() -> list[tuple[bool, str, str]]:
-    from slca_core.trainer.seams import check_seams
+    from slca_core.trainer.compatibility import check_seams
 
     return [(problem is None, f"seam: {name}", problem or "as expected") for name, problem in check_seams().items()]

@@ -13,55 +13,55 @@ import pandas as pd
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from slca_core import pins
 from slca_core.benchmarks import bfcl, tau2
 from slca_core.config import Study
 from slca_core.errors import ConfigError
-from slca_core.records import Record, Step
+from slca_core.records import pins
+from slca_core.records.store import Record, Step
 from slca_core.reporting import bfcl as bfcl_report
 from slca_core.reporting import tau2 as tau2_report
 from slca_core.reporting.tables import Condition
 from slca_core.results import read_results, results_digest
 from slca_core.rollout import Limits, Scoring
 from slca_core.services.frozen import Serving
+from slca_core.services.planner_proxy import two_stage
 from slca_core.services.policy_server import PolicyServer
-from slca_core.services.two_stage import two_stage
 from slca_core.trainer.serve import served
 from tasks.benchmarks import JOURNAL, Asked, ask_others, ask_toucan
 from tasks.curate import split_path
-from tasks.environments import installed
 from tasks.finetune import model_path
-from tasks.limits import GPUS, SERVICES, limited
-from tasks.placement import placement
-from tasks.progress import say
+from tasks.orchestration.environments import installed
+from tasks.orchestration.limits import GPUS, SERVICES, limited
+from tasks.orchestration.progress import say
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.placement import placement
 from tasks.services import EVALUATION, services_identity
 from tasks.tracking import ChildRun, Tracking
-from tasks.workspace import Workspace
 
 CODE = (
     "slca_core.benchmarks.toucan",
-    "slca_core.calls",
-    "slca_core.chat",
-    "slca_core.checker",
+    "slca_core.conversation.calls",
+    "slca_core.conversation.chat",
+    "slca_core.judges.completeness",
     "slca_core.curation.rows",
-    "slca_core.dialogue",
+    "slca_core.conversation.dialogue",
     "slca_core.failures",
-    "slca_core.judge",
+    "slca_core.judges.summary",
     "slca_core.rewards",
     "slca_core.rollout",
-    "slca_core.schemas",
-    "slca_core.schema_bounds",
+    "slca_core.conversation.schemas",
+    "slca_core.conversation.schema_bounds",
     "slca_core.services.cache",
     "slca_core.services.client",
     "slca_core.services.frozen",
     "slca_core.simulator",
-    "slca_core.tags",
-    "slca_core.tokenizer",
+    "slca_core.conversation.tags",
+    "slca_core.conversation.tokens",
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu.settings",
     "slca_core.trainer.serve",
-    "slca_core.transcript",
-    "slca_core.verdict",
+    "slca_core.judges.transcript",
+    "slca_core.judges.outcome",
 )
 BFCL_CODE = ("slca_core.benchmarks.bfcl", "slca_core.benchmarks.worker", "slca_core.benchmarks.workers.bfcl_worker")
 TAU2_CODE = ("slca_core.benchmarks.tau2", "slca_core.benchmarks.worker", "slca_core.benchmarks.workers.tau2_worker")
@@ -111,7 +111,7 @@ def benchmarks_step(
     if not of_study:
         code.append("slca_core.policy")
     if "summariser" in inputs:
-        code.append("slca_core.services.two_stage")
+        code.append("slca_core.services.planner_proxy")
     config["services"] = services_identity(study.services, dict.fromkeys(roles))
     kind, placed = ("evaluate", placement(study)) if of_study else ("benchmark", {})
     return Step(

@@ -10,37 +10,37 @@ from typing import Any, Literal
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from slca_core import pins
 from slca_core.config import CpuProfile, Study
 from slca_core.curation.rows import read_split
-from slca_core.fingerprint import checkpoint_digest
 from slca_core.policy import adopt_chat_format, create_policy, require_checkpoint
-from slca_core.records import Record, Step, not_there
+from slca_core.records import pins
+from slca_core.records.fingerprint import checkpoint_digest
+from slca_core.records.store import Record, Step, not_there
 from slca_core.trainer import loopback
 from slca_core.trainer.arguments import sft_arguments, sft_launch
 from slca_core.trainer.demonstrations import with_demonstration, write_sft_rows
 from slca_core.trainer.launch import environment, python_for, run_module
 from tasks.curate import split_path
-from tasks.estimates import require_room_for
-from tasks.limits import GPUS, limited
-from tasks.placement import placement
-from tasks.progress import bar, say
+from tasks.orchestration.limits import GPUS, limited
+from tasks.orchestration.progress import bar, say
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.estimates import require_room_for
+from tasks.planning.placement import placement
 from tasks.tracking import Tracking
-from tasks.workspace import Workspace
 
 POLICY_CODE = (
-    "slca_core.chat",
-    "slca_core.dialogue",
+    "slca_core.conversation.chat",
+    "slca_core.conversation.dialogue",
     "slca_core.policy",
-    "slca_core.tags",
-    "slca_core.tokenizer",
+    "slca_core.conversation.tags",
+    "slca_core.conversation.tokens",
     "slca_core.trainer.demonstrations",
 )
 CODE = (
-    "slca_core.chat",
-    "slca_core.dialogue",
-    "slca_core.tags",
-    "slca_core.tokenizer",
+    "slca_core.conversation.chat",
+    "slca_core.conversation.dialogue",
+    "slca_core.conversation.tags",
+    "slca_core.conversation.tokens",
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu",
     "slca_core.trainer.demonstrations",

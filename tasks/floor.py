@@ -11,12 +11,12 @@ from prefect.cache_policies import NO_CACHE
 from slca_core.benchmarks import tau2
 from slca_core.config import Study, Tau2Config
 from slca_core.errors import DataError
-from slca_core.records import Record, Step
+from slca_core.records.store import Record, Step
 from tasks.benchmarks import Asked
-from tasks.environments import installed, require_tau2
 from tasks.evaluate import TAU2_CODE, write_items
-from tasks.progress import say
-from tasks.workspace import Workspace
+from tasks.orchestration.environments import installed, require_tau2
+from tasks.orchestration.progress import say
+from tasks.orchestration.workspace import Workspace
 
 
 def floor_step(study: Study) -> Step:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from slca_core.certificate import Certificate, Spent, certify
 from slca_core.config import Study
-from slca_core.json_lines import read_lines
-from slca_core.matching import Certificate, Spent, certify
-from slca_core.records import Record
+from slca_core.records.json_lines import read_lines
+from slca_core.records.store import Record
 from tasks.services import services_identity, study_roles
 
 

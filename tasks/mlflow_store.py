@@ -15,7 +15,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking._tracking_service import utils
 
 from slca_core.errors import DataError
-from tasks.progress import say
+from tasks.orchestration.progress import say
 
 _ARTIFACTS = "mlartifacts"
 # The columns that hold places, by table.

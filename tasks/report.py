@@ -18,11 +18,11 @@ from pydantic import ConfigDict
 
 from slca_core.benchmarks import tau2 as benchmark
 from slca_core.benchmarks import toucan as toucan_test
+from slca_core.certificate import Certificate
 from slca_core.config import Frozen, Study
 from slca_core.errors import ConfigError, DataError
-from slca_core.json_lines import read_lines
-from slca_core.matching import Certificate
-from slca_core.records import Record, write_atomically
+from slca_core.records.json_lines import read_lines
+from slca_core.records.store import Record, write_atomically
 from slca_core.reporting import bfcl, cross_scale, differences, overview, services, tau2, toucan
 from slca_core.reporting.comparison import PairedDifference, paired_difference
 from slca_core.reporting.entries import runs_of
@@ -38,10 +38,10 @@ from tasks.curate import source_paths
 from tasks.evaluate import ITEMS
 from tasks.floor import floor_step
 from tasks.matching import recorded
-from tasks.progress import say
+from tasks.orchestration.progress import say
+from tasks.orchestration.workspace import Workspace
 from tasks.services import EVALUATION, service_labels
 from tasks.tracking import Tracking, flatten
-from tasks.workspace import Workspace
 
 SFT, SFT_FULL = "sft", "sft_full"
 CERTIFICATE = "certificate.json"

@@ -9,21 +9,21 @@ from typing import Any
 
 import pandas as pd
 
+from slca_core.analysis.replay import read_rollouts
+from slca_core.analysis.rescoring import Rescored, rescore
 from slca_core.config import Study
+from slca_core.conversation.dialogue import Sample
 from slca_core.curation.rows import read_split
-from slca_core.dialogue import Sample
 from slca_core.errors import DataError
-from slca_core.records import Record
-from slca_core.replay import read_rollouts
-from slca_core.rescoring import Rescored, rescore
+from slca_core.records.store import Record
 from slca_core.rollout import Scoring
 from slca_core.services.client import Lines
 from slca_core.services.frozen import Clients, open_cache
 from slca_core.trainer.spec import load_spec
 from tasks.curate import split_path
-from tasks.plan import make_plan
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.plan import make_plan
 from tasks.services import EVALUATION
-from tasks.workspace import Workspace
 
 Asking = Callable[[Clients, Mapping[str, Any]], Lines]
 

@@ -10,8 +10,8 @@ from slca_core import secrets
 from slca_core.config import Arm, ServicesConfig, Study
 from slca_core.services.frozen import Serving, identity, serve_frozen
 from slca_core.services.usage import ROLES
-from tasks.progress import say
-from tasks.workspace import Workspace
+from tasks.orchestration.progress import say
+from tasks.orchestration.workspace import Workspace
 
 EVALUATION = ("mocker", "judge")
 

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from slca_core import secrets
 from slca_core.config import MAX_NAME, Study, api_url
 from slca_core.errors import ConfigError
-from slca_core.fingerprint import checkpoint_digest
 from slca_core.policy import adopt_chat_format, require_checkpoint
-from slca_core.records import Record, Step
+from slca_core.records.fingerprint import checkpoint_digest
+from slca_core.records.store import Record, Step
 from slca_core.results import read_results
 from slca_core.services.frozen import Serving
 from slca_core.services.policy_server import PolicyServer
@@ -23,12 +23,12 @@ from tasks.benchmarks import Asked, ask_others, ask_toucan
 from tasks.curate import curation_step, split_path
 from tasks.evaluate import ITEMS, benchmarks_step, log_results, write_items
 from tasks.floor import measure_floor
-from tasks.progress import say
+from tasks.orchestration.progress import say
+from tasks.orchestration.watch import watched
+from tasks.orchestration.workspace import Workspace
 from tasks.secrets import at_hand
 from tasks.services import frozen_services
 from tasks.tracking import Tracking
-from tasks.watch import watched
-from tasks.workspace import Workspace
 
 Asking = Callable[[Serving, Path], list[Asked]]
 

@@ -28,13 +28,13 @@ from mlflow.tracking.context.registry import resolve_tags
 
 from slca_core.config import Study
 from slca_core.errors import SlcaError
-from slca_core.fingerprint import digest, file_digest
-from slca_core.json_lines import read_lines
-from slca_core.records import RECORD, Adoption, Record, Step
+from slca_core.records.fingerprint import digest, file_digest
+from slca_core.records.json_lines import read_lines
+from slca_core.records.store import RECORD, Adoption, Record, Step
 from slca_core.services.usage import ROLES
 from tasks.mlflow_store import artifacts_of, open_store, store_lock, store_path, store_uri
-from tasks.progress import say
-from tasks.workspace import Workspace
+from tasks.orchestration.progress import say
+from tasks.orchestration.workspace import Workspace
 
 PARENT, IDENTITY, PROCESS = "slca.study_digest", "slca.identity", "slca.process"
 _STUDY, _LOGGED = "study.json", "slca.artifacts"

@@ -8,48 +8,48 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from slca_core import pins
 from slca_core.config import Arm, LocalLauncher, Study
 from slca_core.errors import DataError
-from slca_core.fingerprint import checkpoint_digest
-from slca_core.json_lines import read_lines
-from slca_core.records import Record, Step
+from slca_core.records import pins
+from slca_core.records.fingerprint import checkpoint_digest
+from slca_core.records.json_lines import read_lines
+from slca_core.records.store import Record, Step
 from slca_core.services.frozen import Serving
 from slca_core.trainer import launchers
 from slca_core.trainer.launch import environment
 from slca_core.trainer.prompt_set import write_prompts
 from slca_core.trainer.spec import TrainSpec
 from tasks.curate import split_path
-from tasks.estimates import require_room_for
 from tasks.finetune import model_path
-from tasks.limits import GPUS, SERVICES, limited
-from tasks.placement import placement
-from tasks.progress import bar, say
+from tasks.orchestration.limits import GPUS, SERVICES, limited
+from tasks.orchestration.progress import bar, say
+from tasks.orchestration.workspace import Workspace
+from tasks.planning.estimates import require_room_for
+from tasks.planning.placement import placement
 from tasks.services import training_identity
 from tasks.tracking import ChildRun, Tracking
-from tasks.workspace import Workspace
 
 CODE = (
-    "slca_core.advantages",
-    "slca_core.estimators",
-    "slca_core.calls",
-    "slca_core.chat",
+    "slca_core.credit.advantages",
+    "slca_core.credit.estimators",
+    "slca_core.conversation.calls",
+    "slca_core.conversation.chat",
     "slca_core.curation.rows",
-    "slca_core.dialogue",
+    "slca_core.conversation.dialogue",
     "slca_core.failures",
-    "slca_core.judge",
+    "slca_core.judges.summary",
     "slca_core.rewards",
     "slca_core.rollout",
-    "slca_core.schemas",
-    "slca_core.schema_bounds",
-    "slca_core.segments",
+    "slca_core.conversation.schemas",
+    "slca_core.conversation.schema_bounds",
+    "slca_core.credit.segments",
     "slca_core.services.cache",
     "slca_core.services.client",
     "slca_core.services.frozen",
     "slca_core.simulator",
-    "slca_core.tags",
-    "slca_core.tokenizer",
-    "slca_core.transcript",
+    "slca_core.conversation.tags",
+    "slca_core.conversation.tokens",
+    "slca_core.judges.transcript",
     "slca_core.trainer.agent",
     "slca_core.trainer.arguments",
     "slca_core.trainer.cpu",
@@ -72,8 +72,8 @@ _SHOWN = ("update", "r_tool", "r_sum")
 
 def training_code(arm: Arm) -> tuple[str, ...]:
     """The modules that bear on an arm's training."""
-    checker = ("slca_core.checker",) if arm.asks_checker else ()
-    return (*CODE, *checker, *(("slca_core.verdict",) if arm.asks_for_outcome else ()))
+    checker = ("slca_core.judges.completeness",) if arm.asks_checker else ()
+    return (*CODE, *checker, *(("slca_core.judges.outcome",) if arm.asks_for_outcome else ()))
 
 
 def training_step(study: Study, arm: Arm, seed: int, data: Record, sft: Record) -> Step:

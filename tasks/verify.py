@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Literal
 
 from slca_core.config import Study
-from slca_core.digest_cache import DigestCache
 from slca_core.errors import DataError
-from slca_core.fingerprint import checkpoint_digest, digest, file_digest
-from slca_core.outputs import differences
-from slca_core.records import RECORD, Record, digest_cache_path, read_record, stamp
+from slca_core.records.digests import DigestCache
+from slca_core.records.fingerprint import checkpoint_digest, digest, file_digest
+from slca_core.records.outputs import differences
+from slca_core.records.store import RECORD, Record, digest_cache_path, read_record, stamp
 from slca_core.results import read_results, results_digest
 from tasks import finetune, train
 from tasks.benchmarks import JOURNAL
 from tasks.curate import SPLITS
 from tasks.evaluate import ITEMS
-from tasks.plan import make_plan
+from tasks.planning.plan import make_plan
 
 SCRATCH = (*finetune.SCRATCH, *train.SCRATCH, JOURNAL)
 

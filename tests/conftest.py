@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.workspace import quiet_environment
+from tasks.orchestration.workspace import quiet_environment
 
 STATE = Path(tempfile.mkdtemp(prefix="slca-tests-"))
 os.environ.update(quiet_environment(STATE))
@@ -43,7 +43,7 @@ def prefect_server():
 @pytest.fixture(scope="session")
 def prefect_api(tmp_path_factory):
     """The API of a server with all its services, the scheduler too, as `prefect server start` runs it: for flows of others."""
-    from slca_core.services.process import LOOPBACK, free_port, serve
+    from slca_core.processes.supervise import LOOPBACK, free_port, serve
 
     home, port = tmp_path_factory.mktemp("prefect"), free_port()
     argv = [sys.executable, "-m", "prefect", "server", "start", "--host", LOOPBACK, "--port", str(port)]

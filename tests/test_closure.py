@@ -9,33 +9,33 @@ from pathlib import Path
 
 import pytest
 
-from slca_core import pins
 from slca_core.config import ARMS, REPOSITORY, Arm, CpuProfile, load_arm
+from slca_core.records import pins
 from tasks import curate, evaluate, finetune, train
 
 # Module -> why no identity has it. What it imports is not followed.
 NOT_COUNTED = {
     "benchmarks.journal": "where answers are kept until an evaluation ends",
     "config": "its values are in the identity, each by its name",
-    "digest_cache": "says what a file is faster",
-    "disk": "says that a disk is full",
+    "records.digests": "says what a file is faster",
+    "processes.disk": "says that a disk is full",
     "errors": "classes and their sentences",
-    "fingerprint": "makes identities",
-    "json_lines": "lines of a file to mappings and back",
-    "lease": "that no two runs make one step at once",
-    "outputs": "compares files with their record",
-    "records": "finds and keeps steps",
+    "records.fingerprint": "makes identities",
+    "records.json_lines": "lines of a file to mappings and back",
+    "records.lock": "that no two runs make one step at once",
+    "records.outputs": "compares files with their record",
+    "records.store": "finds and keeps steps",
     "results": "columns of per-item results; evaluations list it",
     "secrets": "keys by reference",
     "services.breaker": "when a silent service is given up",
-    "services.forked": "a forked process's own start",
-    "services.forkserver": "starts processes faster",
-    "services.leftovers": "removes what killed runs left",
+    "processes.forked": "a forked process's own start",
+    "processes.forkserver": "starts processes faster",
+    "processes.leftovers": "removes what killed runs left",
     "services.policy_server": "an address",
-    "services.process": "starts and ends servers",
-    "services.tether": "ends a process with its parent",
+    "processes.supervise": "starts and ends servers",
+    "processes.die_with_parent": "ends a process with its parent",
     "services.usage": "counts calls",
-    "services.two_stage": "listed where a checkpoint of its own writes the closing summaries",
+    "services.planner_proxy": "listed where a checkpoint of its own writes the closing summaries",
     "trainer.launch": "starts a module in a process",
     "trainer.loopback": "which addresses are listened on",
     "yaml_bounds": "refuses files that are too deep",
@@ -58,7 +58,7 @@ def every_training_code() -> tuple[str, ...]:
 # Step -> (where its work begins, the modules that its identity has, the packages).
 STEPS = {
     "curate": (
-        ("curation.pipeline", "curation.ready", "curation.generator", "services.mocking"),
+        ("curation.pipeline", "curation.ready", "curation.synthetic.generator", "standins.mocker"),
         curate.CODE,
         (*pins.TOOL_SCHEMAS, *pins.TABLES),
     ),

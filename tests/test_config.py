@@ -9,8 +9,8 @@ import yaml
 from pydantic import ValidationError
 
 from slca_core.config import ARMS, REPOSITORY, Arm, DataConfig, RlConfig, Study, load_arm, load_study
+from slca_core.credit.estimators import Estimator
 from slca_core.errors import ConfigError
-from slca_core.estimators import Estimator
 
 MINIMAL = {"name": "tiny", "policy": {"scratch": {}}}
 CONFIGS = REPOSITORY / "configs"

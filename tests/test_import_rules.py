@@ -47,12 +47,12 @@ def test_the_rollout_actor_on_cuda_does_not_load_the_cpu_adapter():
 
 def test_the_advantages_can_be_had_without_the_training_stack():
     heavy = ("ray", "vllm", "openrlhf", "deepspeed", "transformers", "prefect", "mlflow")
-    code = f"import sys, slca_core.advantages; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, slca_core.credit.advantages; print([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 
 
 def test_the_command_says_where_state_lies_before_prefect_and_mlflow_are_imported():
-    code = "import sys, flows.cli; print([name for name in ('prefect', 'mlflow') if name in sys.modules])"
+    code = "import sys, flows.cli.main; print([name for name in ('prefect', 'mlflow') if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

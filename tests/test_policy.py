@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core import chat
 from slca_core.config import ScratchPolicy
+from slca_core.conversation import chat
+from slca_core.conversation.dialogue import Message, Sample, ToolCall
+from slca_core.conversation.tokens import decode, encode
 from slca_core.curation.decomposition import decompose
-from slca_core.curation.generator import generate
 from slca_core.curation.readers import read_record
-from slca_core.dialogue import Message, Sample, ToolCall
+from slca_core.curation.synthetic.generator import generate
 from slca_core.errors import ConfigError
 from slca_core.policy import adopt_chat_format, create_policy, frequent_phrases, require_checkpoint, train_tokenizer
-from slca_core.services.mocking import mock_response
-from slca_core.tokenizer import decode, encode
+from slca_core.standins.mocker import mock_response
 
 SPEC = ScratchPolicy(vocab_size=700, hidden_size=32, intermediate_size=64, layers=1, heads=1)
 words = st.text(st.characters(categories=["Ll", "Lu", "Lo", "Mn"]), min_size=1, max_size=12)

@@ -10,18 +10,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from slca_core import chat
-from slca_core.calls import ParsedTurn, parse_turn, render_call
 from slca_core.config import Arm, RlConfig, load_arm
-from slca_core.dialogue import Message, Sample, ToolCall
+from slca_core.conversation import chat
+from slca_core.conversation.calls import ParsedTurn, parse_turn, render_call
+from slca_core.conversation.dialogue import Message, Sample, ToolCall
+from slca_core.conversation.schemas import ToolSet
+from slca_core.conversation.tokens import decode, encode, shorten
+from slca_core.credit.segments import mask_from_ranges, split_segments
 from slca_core.errors import AnswerCut, PromptTooLong, ServiceError
 from slca_core.failures import is_finished, refuse_failures
 from slca_core.policy import train_tokenizer
 from slca_core.rollout import Generated, Limits, Scoring, Trajectory, play, prompts_that_fit, rollout_seed, score
-from slca_core.schemas import ToolSet
-from slca_core.segments import mask_from_ranges, split_segments
 from slca_core.simulator.sgls import CALL_TOO_LONG, EMPTY_RESPONSE, MALFORMED_CALL
-from slca_core.tokenizer import decode, encode, shorten
 
 TOOL = {
     "type": "function",
@@ -465,7 +465,7 @@ def test_a_turn_is_read_once_and_the_tools_are_made_once_a_rollout(tokenizer, mo
         return ToolSet.of(tools)
 
     monkeypatch.setattr("slca_core.rollout.parse_turn", reading)
-    monkeypatch.setattr("slca_core.calls.parse_turn", reading)
+    monkeypatch.setattr("slca_core.conversation.calls.parse_turn", reading)
     monkeypatch.setattr("slca_core.rollout.ToolSet", SimpleNamespace(of=making))
     settings = Arm.model_validate(load_arm(arm))
     scoring = Scoring.of(RlConfig(), settings, votes=3)

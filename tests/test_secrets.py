@@ -25,7 +25,7 @@ from slca_core.services.frozen import identity
 from slca_core.services.usage import Usage
 from tasks.secrets import at_hand, resolved
 from tasks.standalone import endpoint
-from tests.secret_run import Service, leaks
+from tests.support.secret_run import Service, leaks
 
 STUDY = {
     "name": "private",
@@ -65,7 +65,7 @@ def settings(port: int) -> list[str]:
 
 def slca(study: Path, port: int) -> subprocess.CompletedProcess:
     options = [part for setting in settings(port) for part in ("--set", setting)]
-    argv = [sys.executable, "-m", "tests.secret_run", "run", str(study), *options]
+    argv = [sys.executable, "-m", "tests.support.secret_run", "run", str(study), *options]
     env = {**os.environ, **KEPT}
     return subprocess.run(argv, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=300, check=False)
 

@@ -10,16 +10,16 @@ import pytest
 from rich.table import Table
 from typer.testing import CliRunner
 
-from flows import cli_plan, cli_report
-from flows.cli import app
+from flows.cli import plan, report
+from flows.cli.main import app
 from slca_core.config import REPOSITORY, load_study
 from slca_core.reporting import markdown
 from slca_core.reporting.dag import Node, draw_dag
 from slca_core.reporting.figures import QUANTITIES, Curve, training_curves
 from slca_core.terminal import terminal
-from tasks import progress
-from tasks.plan import make_plan
-from tests.scripted import write_study
+from tasks.orchestration import progress
+from tasks.planning.plan import make_plan
+from tests.support.scripted import write_study
 
 HOSTILE = [
     "a [/x] b",
@@ -37,7 +37,7 @@ SOURCES = sorted(path for folder in ("flows", "tasks", "slca_core") for path in 
 
 @pytest.fixture(autouse=True)
 def _wide(monkeypatch):
-    for console in (cli_report.console, cli_plan.console, progress.console):
+    for console in (report.console, plan.console, progress.console):
         monkeypatch.setattr(console, "_width", 200)
 
 
@@ -66,12 +66,12 @@ def test_a_table_shows_its_head_its_cells_and_its_caption_as_they_are(capsys, te
 @pytest.mark.parametrize("text", HOSTILE)
 def test_an_arms_title_is_printed_at_the_end_of_a_run_as_it_is(capsys, text):
     column = {"key": "process", "title": "Process", "unit": "percent"}
-    report = {
+    shown = {
         **{"columns": [column], "rows": [{"name": "slca", "title": text, "shares_run_of": None}], "overview": OVERVIEW},
         **{"values": {"slca": {"process": 0.5}}, "spread": {"slca": {"process": None}}},
         **{"paper": {"title": "Paper", "values": {"slca": None}}, "caveats": [text], "notes": [], "smallest_effects": []},
     }
-    cli_report.show(report)
+    report.show(shown)
     assert sum(text in line for line in capsys.readouterr().out.splitlines()) == 2
 
 
@@ -83,8 +83,8 @@ OVERVIEW = {
 def test_a_plan_and_a_status_show_reasons_with_brackets_as_they_are(tmp_path, capsys):
     path = write_study(tmp_path, policy={"checkpoint": str(tmp_path / "[red]not[/there]")})
     study = load_study(path)
-    cli_plan.console.print(cli_plan._table(make_plan(study)))
-    cli_plan.show_status(study, watch=False)
+    plan.console.print(plan._table(make_plan(study)))
+    plan.show_status(study, watch=False)
     assert "[red]not[/there]" in "".join(capsys.readouterr().out.split())
 
 

@@ -14,9 +14,9 @@ from typing import Any
 from slca_core import secrets
 from slca_core.benchmarks.worker import Worker, proxies
 from slca_core.config import BFCL_SIZES, REPOSITORY, BfclConfig
+from slca_core.processes.supervise import LOOPBACK
 from slca_core.results import Trial
 from slca_core.services.policy_server import PolicyServer
-from slca_core.services.process import LOOPBACK
 
 NAME, VERSION = "bfcl_v3", "2025.7.17"
 LABEL = f"BFCL V3: data and graders of bfcl-eval {VERSION}, function-calling mode; the paper's harness had a later release"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slca_core.failures import is_finished
-from slca_core.json_lines import read_lines
+from slca_core.records.json_lines import read_lines
 
 
 class Journal:

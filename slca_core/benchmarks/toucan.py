@@ -14,7 +14,8 @@ from httpx_aiohttp import HttpxAiohttpClient
 
 from slca_core.benchmarks.journal import Journal
 from slca_core.config import ToucanTestConfig
-from slca_core.dialogue import Sample
+from slca_core.conversation.dialogue import Sample
+from slca_core.conversation.tokens import Tokenizer
 from slca_core.errors import ServiceError
 from slca_core.results import Trial
 from slca_core.rewards.omission import success_weighted
@@ -22,7 +23,6 @@ from slca_core.rollout import Generated, Limits, Scoring, roll, rollout_seed
 from slca_core.services.client import TRANSPORT_ERRORS, is_broken_connection
 from slca_core.services.frozen import Clients
 from slca_core.services.policy_server import PolicyServer
-from slca_core.tokenizer import Tokenizer
 
 NAME = "toucan_test"
 SUCCESS_AT = 0.9

@@ -15,8 +15,8 @@ from typing import Any
 
 from slca_core import secrets
 from slca_core.errors import ServiceError
-from slca_core.json_lines import keep_lines, read_lines
-from slca_core.services.process import LOOPBACK, start, stop, tail
+from slca_core.processes.supervise import LOOPBACK, start, stop, tail
+from slca_core.records.json_lines import keep_lines, read_lines
 
 # All that a worker sees of our environment, beside what its benchmark needs.
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")

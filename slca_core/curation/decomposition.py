@@ -6,8 +6,8 @@ prompt; its first turn is left out, as is every turn without a call.
 
 from __future__ import annotations
 
+from slca_core.conversation.dialogue import Dialogue, Message, Sample
 from slca_core.curation.filters import user_turns
-from slca_core.dialogue import Dialogue, Message, Sample
 
 
 def decompose(dialogue: Dialogue) -> tuple[Sample, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from itertools import pairwise
 
-from slca_core.dialogue import Dialogue, Message, Sample
+from slca_core.conversation.dialogue import Dialogue, Message, Sample
 
 
 class FilterReason(StrEnum):

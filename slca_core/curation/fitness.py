@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from slca_core.conversation.dialogue import Dialogue, Sample, ToolCall
+from slca_core.conversation.schemas import ToolSet, schema_fault
 from slca_core.curation.filters import FilterReason
-from slca_core.dialogue import Dialogue, Sample, ToolCall
-from slca_core.schemas import ToolSet, schema_fault
 
 _KEPT = 8192
 

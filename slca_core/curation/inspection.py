@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slca_core.conversation.dialogue import Dialogue, Message, Sample, ToolCall
 from slca_core.curation.filters import filter_reason
 from slca_core.curation.fitness import Fitness
 from slca_core.curation.readers import Parsed, Rejected, find_files, read_source
-from slca_core.dialogue import Dialogue, Message, Sample, ToolCall
 from slca_core.errors import DataError
 
 LOOKED_AT = 20  # records of a file the plan reads

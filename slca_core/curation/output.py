@@ -29,7 +29,7 @@ class Manifest:
         rejected, filtered: records (or, for prompts that are too long, samples) per reason.
         dialogues: records that gave at least one sample.
         splits: split -> subset -> samples; "left out" holds further turns of test dialogues.
-        planted: training demonstrations per fault that was planted in them (`curation.sloppiness`).
+        planted: training demonstrations per fault that was planted in them (`curation.synthetic.faults`).
         findings: records that no rollout can use or whose gold call its schema refuses, whether they were left out or kept.
         repaired: tool schemas per form that was put into today's words (`curation.schema_repair`).
         files: name -> sha256.

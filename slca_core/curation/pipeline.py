@@ -18,6 +18,7 @@ from typing import Any, TextIO
 
 import pyarrow.parquet as pq
 
+from slca_core.conversation.dialogue import Dialogue, Sample
 from slca_core.curation.decomposition import decompose
 from slca_core.curation.filters import INTENDED, FilterReason, filter_reason
 from slca_core.curation.fitness import Fitness
@@ -35,9 +36,8 @@ from slca_core.curation.output import (
 )
 from slca_core.curation.readers import Parsed, Rejected, read_source
 from slca_core.curation.rows import SCHEMA, row_of, sample_of
-from slca_core.curation.sloppiness import Sloppiness, spoil
 from slca_core.curation.splits import Split, SplitItem, deal
-from slca_core.dialogue import Dialogue, Sample
+from slca_core.curation.synthetic.faults import Sloppiness, spoil
 from slca_core.errors import DataError
 
 __all__ = ["Manifest", "curate"]

@@ -13,6 +13,7 @@ from typing import TextIO
 
 import pyarrow.parquet as pq
 
+from slca_core.conversation.dialogue import Dialogue, Sample
 from slca_core.curation.decomposition import last_turn
 from slca_core.curation.filters import FilterReason, filter_reason
 from slca_core.curation.fitness import Fitness
@@ -29,7 +30,6 @@ from slca_core.curation.output import (
 from slca_core.curation.readers import Parsed, Rejected, read_source
 from slca_core.curation.rows import SCHEMA, row_of
 from slca_core.curation.splits import SplitItem
-from slca_core.dialogue import Dialogue, Sample
 from slca_core.errors import DataError
 
 LEAK = "question of a training row that the test split asks too"

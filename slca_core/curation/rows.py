@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slca_core.dialogue import Message, Sample, ToolCall
+from slca_core.conversation.dialogue import Message, Sample, ToolCall
 from slca_core.errors import DataError
 
 SCHEMA = pa.schema(

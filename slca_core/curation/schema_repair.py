@@ -9,8 +9,8 @@ from collections import Counter
 from enum import StrEnum
 from typing import Any
 
+from slca_core.conversation.schema_bounds import SUBSCHEMA_MAPS, SUBSCHEMAS
 from slca_core.curation.type_names import named_type
-from slca_core.schema_bounds import SUBSCHEMA_MAPS, SUBSCHEMAS
 
 _JSON_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 # Here null is a value, anywhere else in a schema it is what a table pads absent keywords with.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from slca_core.dialogue import Sample, SampleSubset
+from slca_core.conversation.dialogue import Sample, SampleSubset
 
 
 class Split(StrEnum):

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from slca_core.analysis.statistics import DRAWS, Interval, bootstrap_mean, bootstrap_strata
 from slca_core.benchmarks import bfcl
 from slca_core.reporting.comparison import by_item, by_seed, usable
 from slca_core.reporting.entries import NOTHING, linked, named, over_seeds, part_of, reference, runs_of, trained_with
 from slca_core.reporting.paper import published
 from slca_core.reporting.sections import Cell, Section
 from slca_core.reporting.tables import Condition
-from slca_core.statistics import DRAWS, Interval, bootstrap_mean, bootstrap_strata
 
 TITLES = {"paper_mean": "Mean, %", "single_turn": "Single-turn, %", "multi_turn": "Multi-turn, %", "overall": "BFCL's overall, %"}
 

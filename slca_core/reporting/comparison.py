@@ -13,8 +13,8 @@ from typing import Literal
 
 import pandas as pd
 
+from slca_core.analysis.statistics import bootstrap_mean, holm, mcnemar_p, paired_p, standard_error
 from slca_core.errors import DataError
-from slca_core.statistics import bootstrap_mean, holm, mcnemar_p, paired_p, standard_error
 
 ITEM = ["subset", "item"]
 _TRIAL = ["condition", "seed", *ITEM, "trial", "sampling"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from slca_core.analysis.statistics import DRAWS, Interval, smallest_effect
 from slca_core.benchmarks import bfcl, tau2, toucan
 from slca_core.reporting.comparison import PairedDifference, Sampling, compare_all, usable
 from slca_core.reporting.entries import NOTHING, measured, named
@@ -18,7 +19,6 @@ from slca_core.reporting.paper import Benchmark
 from slca_core.reporting.sections import Cell, Entry, Section
 from slca_core.reporting.tables import Condition
 from slca_core.reporting.tau2 import of_benchmark
-from slca_core.statistics import DRAWS, Interval, smallest_effect
 
 BASELINE = "grpo"
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from slca_core.analysis.statistics import Interval
 from slca_core.reporting.paper import Published
 from slca_core.reporting.sections import Entry, Run
 from slca_core.reporting.tables import Condition, Unit
-from slca_core.statistics import Interval
 
 NOTHING = "–"
 # Unit -> factor and decimals.

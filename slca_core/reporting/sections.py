@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from string import ascii_lowercase
 
-from slca_core.services.process import LOOPBACK
+from slca_core.processes.supervise import LOOPBACK
 
 MLFLOW = f"http://{LOOPBACK}:5000"  # Where `slca ui` serves it.
 LINKS = (

@@ -11,13 +11,13 @@ from typing import Any
 
 import pandas as pd
 
+from slca_core.analysis.statistics import DRAWS, Interval, bootstrap_mean, pass_power
 from slca_core.benchmarks.tau2 import FLOOR_AGENT, NAME
 from slca_core.config import TAU2_BENCHMARK, TAU2_SIZES
 from slca_core.reporting.entries import NOTHING, linked, named, over_seeds, part_of, reference, runs_of, trained_with
 from slca_core.reporting.paper import published
 from slca_core.reporting.sections import Cell, Section
 from slca_core.reporting.tables import Condition
-from slca_core.statistics import DRAWS, Interval, bootstrap_mean, pass_power
 
 DO_NOTHING = Condition(FLOOR_AGENT, "Do-nothing agent (floor)")
 PAPERS_USER = "DeepSeek-V3.2"

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from types import MappingProxyType
 
-from slca_core.calls import parse_turns
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import parse_turns
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet
 from slca_core.errors import ConfigError
 from slca_core.rewards.matching import MATCHERS, Matching
 from slca_core.rewards.prediction import RULES, Prediction, Rules, Semantics, read_prediction
-from slca_core.schemas import ToolSet
 
 
 @dataclass(frozen=True, slots=True)

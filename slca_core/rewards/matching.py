@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from slca_core.calls import RefusedJson, load_strict_json
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import RefusedJson, load_strict_json
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.rewards.prediction import Rules
 
 # Plain decimal numbers only: float() would also take "nan", "infinity" and "1_000".

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from slca_core.calls import ParsedTurn
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import ParsedTurn
+from slca_core.conversation.dialogue import ToolCall
 
 if TYPE_CHECKING:
     from torch import Tensor

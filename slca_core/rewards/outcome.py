@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.rewards.hierr import starts_in_parallel
 from slca_core.rewards.matching import loosely_equal, match_greedily
 from slca_core.rewards.prediction import Prediction, Rules

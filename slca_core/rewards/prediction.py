@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from slca_core.calls import Block, ParsedTurn, Refusal
-from slca_core.dialogue import ToolCall
-from slca_core.schemas import ToolSet
+from slca_core.conversation.calls import Block, ParsedTurn, Refusal
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet
 
 Semantics = Literal["paper", "release"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
-from slca_core.calls import ParsedTurn
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import ParsedTurn
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.rewards.execution import execution_reward
 from slca_core.rewards.outcome import reference_outcome
 from slca_core.rewards.prediction import Prediction, Rules

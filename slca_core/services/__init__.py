@@ -1,1 +1,1 @@
-"""The frozen services: clients, stand-ins and process supervision."""
+"""The frozen services: what asks them, keeps their answers and counts their calls, and where they answer."""

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from filelock import FileLock
 
 from slca_core.errors import ServiceError
-from slca_core.fingerprint import digest
+from slca_core.records.fingerprint import digest
 
 _BUSY_S = 60.0
 _T = TypeVar("_T")

@@ -16,24 +16,30 @@ from secrets import token_urlsafe
 from typing import Any
 
 from slca_core import secrets
-from slca_core.checker import parse_vote
 from slca_core.config import CpuProfile, GpuProfile, LocalLauncher, ServiceConfig, ServicesConfig
-from slca_core.fingerprint import code_digest
-from slca_core.judge import parse_rating
+from slca_core.judges.completeness import parse_vote
+from slca_core.judges.outcome import parse_verdict
+from slca_core.judges.summary import parse_rating
+from slca_core.processes.leftovers import own_folder
+from slca_core.processes.supervise import LOOPBACK, free_port, keep_serving, serve
+from slca_core.records.fingerprint import code_digest
 from slca_core.services.cache import AnswerCache
 from slca_core.services.client import ChatClient, Line, Lines
-from slca_core.services.leftovers import own_folder
-from slca_core.services.process import LOOPBACK, free_port, keep_serving, serve
-from slca_core.verdict import parse_verdict
 
-_STANDIN = ("slca_core.dialogue", "slca_core.services.standins")
-_RATING = ("slca_core.judge", "slca_core.services.rubrics", "slca_core.simulator", "slca_core.transcript", "slca_core.verdict")
 STANDIN_CODE_KEY = "standin_code"
+_STANDIN = ("slca_core.conversation.dialogue", "slca_core.standins.server")
+_RATING = (
+    "slca_core.judges.summary",
+    "slca_core.standins.judge",
+    "slca_core.simulator",
+    "slca_core.judges.transcript",
+    "slca_core.judges.outcome",
+)
 STANDIN_CODE = {
-    "standin-mocker": (*_STANDIN, "slca_core.services.mocking", "slca_core.simulator"),
+    "standin-mocker": (*_STANDIN, "slca_core.standins.mocker", "slca_core.simulator"),
     "standin-judge": (*_STANDIN, *_RATING),
-    "standin-checker": (*_STANDIN, *_RATING, "slca_core.checker"),
-    "standin-user": (*_STANDIN, "slca_core.services.customer"),
+    "standin-checker": (*_STANDIN, *_RATING, "slca_core.judges.completeness"),
+    "standin-user": (*_STANDIN, "slca_core.standins.user"),
 }
 
 
@@ -244,6 +250,6 @@ def serve_frozen(
 @contextmanager
 def _standins(logs: Path) -> Iterator[str]:
     port = free_port()
-    argv = [sys.executable, "-m", "slca_core.services.standins", "--port", str(port)]
+    argv = [sys.executable, "-m", "slca_core.standins.server", "--port", str(port)]
     with serve("stand-in server", argv, port=port, log=logs / "standins.log", timeout_s=120, of_run=True) as root:
         yield f"{root}/v1"

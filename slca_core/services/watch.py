@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 
-from slca_core.disk import size
-from slca_core.services.process import stop_all
+from slca_core.processes.disk import size
+from slca_core.processes.supervise import stop_all
 
 EVERY_S = 10.0
 MOST_OF_MEMORY = 0.92

@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
-from slca_core.dialogue import ToolCall
-from slca_core.tags import blocks, tag_pair
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.tags import blocks, tag_pair
 
 _ROLE = """You stand in for an API server. A request arrives; you reply as the server would, with plausible data.
 

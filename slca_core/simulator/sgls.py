@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet, Violation
 from slca_core.errors import AnswerCut, PromptTooLong
-from slca_core.schemas import ToolSet, Violation
 from slca_core.simulator.prompts import extract_response, has_response, mocker_prompt
 
 EMPTY_RESPONSE = "(empty response)"

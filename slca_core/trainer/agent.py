@@ -13,10 +13,10 @@ from typing import Any
 
 from openrlhf.utils.agent import AgentExecutorBase
 
-from slca_core.dialogue import Sample
+from slca_core.conversation.dialogue import Sample
+from slca_core.conversation.tokens import Tokenizer
 from slca_core.rollout import Generate, Generated, roll, rollout_seed
 from slca_core.services.frozen import Clients, open_cache, read_keys
-from slca_core.tokenizer import Tokenizer
 from slca_core.trainer import ledger
 from slca_core.trainer.labels import sample_from_label
 from slca_core.trainer.spec import load_spec

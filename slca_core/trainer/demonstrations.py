@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from slca_core import chat
-from slca_core.dialogue import Sample
+from slca_core.conversation import chat
+from slca_core.conversation.dialogue import Sample
+from slca_core.conversation.tokens import encode, load_tokenizer
 from slca_core.errors import DataError
-from slca_core.tokenizer import encode, load_tokenizer
 
 
 def with_demonstration(samples: Sequence[Sample]) -> list[Sample]:

@@ -6,8 +6,8 @@ import torch
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 from torch.nn.functional import pad
 
-from slca_core.advantages import Advantages, compute_advantages, without_groups
-from slca_core.segments import split_segments
+from slca_core.credit.advantages import Advantages, compute_advantages, without_groups
+from slca_core.credit.segments import split_segments
 from slca_core.trainer.spec import TrainSpec
 
 # For sorting, grouping and splitting; no metrics, so they are dropped before the policy actor averages `info`.

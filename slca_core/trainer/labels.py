@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slca_core.dialogue import Message, Sample, ToolCall
+from slca_core.conversation.dialogue import Message, Sample, ToolCall
 
 
 def label_of(sample: Sample) -> dict[str, Any]:

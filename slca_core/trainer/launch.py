@@ -12,10 +12,10 @@ from pathlib import Path
 
 from slca_core import errors
 from slca_core.config import CpuProfile, GpuProfile
-from slca_core.disk import FULL_WORDS, no_room
-from slca_core.services import leftovers
-from slca_core.services.forkserver import ForkServer
-from slca_core.services.process import start, stop, tail, why_stopped
+from slca_core.processes import leftovers
+from slca_core.processes.disk import FULL_WORDS, no_room
+from slca_core.processes.forkserver import ForkServer
+from slca_core.processes.supervise import start, stop, tail, why_stopped
 from slca_core.trainer.cpu.settings import ENVIRONMENT
 
 _OUR_ERROR = re.compile(r"slca_core\.errors\.(\w+): (.*)")

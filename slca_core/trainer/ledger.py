@@ -16,12 +16,12 @@ import pandas as pd
 
 from slca_core.errors import DataError
 from slca_core.failures import errors_by_boundary, is_finished
-from slca_core.json_lines import keep_lines
+from slca_core.records.json_lines import keep_lines
 from slca_core.services.usage import RARE, Usage, total
 
 if TYPE_CHECKING:
     # Who only reads metrics waits for no torch.
-    from slca_core.advantages import Advantages
+    from slca_core.credit.advantages import Advantages
 
 # OpenRLHF's names -> ours. KL, clip fraction and gradient norm are means over the update's mini-batches, as stock logs them.
 _STOCK = {

@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import Any
 
-from slca_core.services.process import LOOPBACK
+from slca_core.processes.supervise import LOOPBACK
 
 _INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
 # Of processes that talk to none on another machine; gloo, NCCL and vLLM read these when they open their first socket.

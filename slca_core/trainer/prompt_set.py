@@ -7,12 +7,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-from slca_core import chat
+from slca_core.conversation import chat
+from slca_core.conversation.tokens import load_tokenizer
 from slca_core.curation.rows import read_split
 from slca_core.errors import DataError
-from slca_core.fingerprint import digest
+from slca_core.records.fingerprint import digest
 from slca_core.rollout import prompts_that_fit
-from slca_core.tokenizer import load_tokenizer
 from slca_core.trainer.labels import label_of
 from slca_core.trainer.spec import TrainSpec
 

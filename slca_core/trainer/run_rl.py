@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from slca_core.config import REPOSITORY, CpuProfile, GpuProfile, LocalLauncher
-from slca_core.services.process import LOOPBACK
+from slca_core.processes.supervise import LOOPBACK
 from slca_core.trainer import loopback
 from slca_core.trainer.arguments import rl_arguments
 from slca_core.trainer.launch import DECLARED

@@ -10,7 +10,7 @@ import runpy
 
 import torch
 
-from slca_core.services.process import LOOPBACK, free_port
+from slca_core.processes.supervise import LOOPBACK, free_port
 from slca_core.trainer import loopback
 
 

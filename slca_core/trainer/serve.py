@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from slca_core.config import CpuProfile, GpuProfile, ServiceConfig
+from slca_core.processes.supervise import LOOPBACK, free_port, serve
 from slca_core.services.policy_server import PolicyServer
-from slca_core.services.process import LOOPBACK, free_port, serve
 from slca_core.trainer import loopback
 from slca_core.trainer.arguments import service_arguments
 from slca_core.trainer.cpu.settings import ENVIRONMENT, WHOLE_PREFILL

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field
 
 from slca_core.config import Arm, CpuProfile, Frozen, GpuProfile, RlConfig, ServicesConfig
-from slca_core.records import write_atomically
+from slca_core.records.store import write_atomically
 from slca_core.rollout import Limits, Scoring
 
 SPEC_VARIABLE = "SLCA_TRAIN_SPEC"

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slca_core.advantages import compute_advantages
-from slca_core.estimators import ESTIMATORS
-from slca_core.segments import split_segments
+from slca_core.credit.advantages import compute_advantages
+from slca_core.credit.estimators import ESTIMATORS
+from slca_core.credit.segments import split_segments
 from tests.bench.measure import Peer, Row, compare
 
 ROLLOUTS, TOKENS, GROUP = 1024, 2048, 16

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet
 from slca_core.rewards.hierr import score_process
-from slca_core.schemas import ToolSet
 from tests.bench.measure import Peer, Row, compare
 from tests.bench.plain_hierr import PlainScorer
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from slca_core.dialogue import ToolCall
-from slca_core.schemas import ToolSet
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet
 from tests.bench.bench_hierr import GOLDEN
 from tests.bench.measure import Peer, Row, compare
 

@@ -16,17 +16,17 @@ from pathlib import Path
 import aiohttp
 import psutil
 
-from slca_core import chat
 from slca_core.config import JudgeConfig, MockerConfig, ServicesConfig
-from slca_core.judge import judge_prompt
+from slca_core.conversation import chat
+from slca_core.judges.summary import judge_prompt
 from slca_core.policy import train_tokenizer
+from slca_core.processes.supervise import free_port, serve
 from slca_core.services.cache import AnswerCache
 from slca_core.services.client import Line
 from slca_core.services.frozen import Clients
-from slca_core.services.process import free_port, serve
-from tests import played
 from tests.bench.measure import Row
-from tests.endpoint import latency_of
+from tests.support import played
+from tests.support.endpoint import latency_of
 
 ROLLOUTS, TURNS, IN_FLIGHT, LATENCY_S, REPEATS = 512, 3, 128, 1.0, 10_000
 
@@ -44,7 +44,7 @@ class Heard(Line):
 def run() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
-        argv = [sys.executable, "-m", "tests.endpoint", str(port), str(LATENCY_S)]
+        argv = [sys.executable, "-m", "tests.support.endpoint", str(port), str(LATENCY_S)]
         with serve("endpoint", argv, port=port, log=Path(folder) / "endpoint.log", timeout_s=60) as url:
             return [*_load(f"{url}/v1", Path(folder)), *_warm(f"{url}/v1", Path(folder))]
 

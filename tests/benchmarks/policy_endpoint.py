@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from slca_core.services.process import LOOPBACK
+from slca_core.processes.supervise import LOOPBACK
 
 # A refusal: HTTP status and message.
 Refusal = tuple[int, str]

@@ -15,10 +15,10 @@ from slca_core.benchmarks import bfcl, worker
 from slca_core.config import BFCL_SIZES, REPOSITORY, BfclConfig
 from slca_core.errors import ServiceError
 from slca_core.failures import refuse_failures
+from slca_core.processes.supervise import LOOPBACK, free_port
 from slca_core.results import as_table
 from slca_core.services.policy_server import PolicyServer
-from slca_core.services.process import LOOPBACK, free_port
-from tasks.environments import require_bfcl
+from tasks.orchestration.environments import require_bfcl
 from tests.benchmarks.policy_endpoint import FAILS, TOO_LONG, UNSUPPORTED, Answer, Said, endpoint
 
 pytestmark = pytest.mark.e2e

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
+from slca_core.analysis.statistics import bootstrap_strata
 from slca_core.benchmarks import bfcl
 from slca_core.config import BFCL_SIZES, BfclConfig
 from slca_core.reporting import bfcl as table
 from slca_core.reporting.tables import Condition
 from slca_core.results import as_table
-from slca_core.statistics import bootstrap_strata
-from tests.reporting.frames import cells, run, texts
+from tests.support.frames import cells, run, texts
 
 SLCA, GRPO = Condition("slca", "SLCA-GRPO", runs=(run(1, "run-1"), run(2, "run-2"))), Condition("grpo", "GRPO")
 

@@ -14,11 +14,11 @@ import pytest
 from slca_core.benchmarks import tau2
 from slca_core.config import TAU2_SIZES, Tau2Config, UserConfig
 from slca_core.errors import ServiceError
+from slca_core.processes.supervise import LOOPBACK, free_port
 from slca_core.results import as_table
-from slca_core.services.customer import STOP
 from slca_core.services.policy_server import PolicyServer
-from slca_core.services.process import LOOPBACK, free_port
-from tasks.environments import require_tau2
+from slca_core.standins.user import STOP
+from tasks.orchestration.environments import require_tau2
 from tests.benchmarks.policy_endpoint import FAILS, TOO_LONG, UNSUPPORTED, Answer, Said, endpoint
 
 pytestmark = pytest.mark.e2e

@@ -11,19 +11,19 @@ import aiohttp
 import httpx
 import pytest
 
-from slca_core import chat
 from slca_core.benchmarks import toucan
-from slca_core.calls import render_call
 from slca_core.config import RlConfig, ServicesConfig, ToucanTestConfig
-from slca_core.dialogue import Message, Sample, ToolCall
+from slca_core.conversation import chat
+from slca_core.conversation.calls import render_call
+from slca_core.conversation.dialogue import Message, Sample, ToolCall
+from slca_core.conversation.tokens import decode, encode
 from slca_core.policy import train_tokenizer
 from slca_core.results import COLUMNS, TOUCAN_METRICS, as_table, results_digest
 from slca_core.rollout import Limits, Scoring
 from slca_core.services.cache import AnswerCache
 from slca_core.services.frozen import Clients
 from slca_core.services.policy_server import PolicyServer
-from slca_core.services.standins import answer_as_judge, answer_as_mocker
-from slca_core.tokenizer import decode, encode
+from slca_core.standins.server import answer_as_judge, answer_as_mocker
 
 TOOL = {
     "type": "function",

@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from slca_core.config import Study, load_study
-from slca_core.json_lines import read_lines
+from slca_core.records.json_lines import read_lines
 from tests.chaos import kills, outcome, scenarios
-from tests.smallest import SMALLEST
+from tests.support.smallest import SMALLEST
 
 ROOT = Path(".slca-chaos")
 WITHIN_S = 40.0

@@ -16,10 +16,10 @@ from pathlib import Path
 import psutil
 
 from slca_core.config import Study
-from slca_core.json_lines import read_lines
-from slca_core.lease import HOLDER
-from slca_core.records import RECORD
-from slca_core.services.process import tail
+from slca_core.processes.supervise import tail
+from slca_core.records.json_lines import read_lines
+from slca_core.records.lock import HOLDER
+from slca_core.records.store import RECORD
 
 GONE_S = 30.0
 # Kind of process -> how it is known by its command line. The first that fits names it.
@@ -28,9 +28,9 @@ KINDS = {
     "raylet": "/raylet/raylet",
     "vllm engine": "VLLM::",
     "policy server": "policy server|vllm.entrypoints.openai.api_server|tests.chaos.policy_server",
-    "stand-ins": "slca_core.services.standins",
+    "stand-ins": "slca_core.standins.server",
     "trainer": "slca_core.trainer.run_|tests.chaos.trainer",
-    "fork server": "slca_core.services.forkserver",
+    "fork server": "slca_core.processes.forkserver",
     "prefect server": "prefect.server.api.server",
 }
 

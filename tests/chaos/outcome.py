@@ -11,8 +11,8 @@ import mlflow
 import pandas as pd
 
 from slca_core.config import Study
-from slca_core.json_lines import read_lines
-from slca_core.records import RECORD
+from slca_core.records.json_lines import read_lines
+from slca_core.records.store import RECORD
 
 
 def tables(study: Study) -> dict[str, Any]:

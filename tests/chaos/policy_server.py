@@ -8,7 +8,7 @@ import time
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from slca_core.services.process import LOOPBACK
+from slca_core.processes.supervise import LOOPBACK
 
 ANSWER_S = 0.05
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import psutil
 
 from slca_core.config import Study
-from slca_core.lease import HOLDER
+from slca_core.records.lock import HOLDER
 from tests.chaos import kills
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 DAY_S = 24 * 3600
 Start = Callable[[], subprocess.Popen]

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from slca_core.config import load_study
+from slca_core.processes.supervise import free_port, serve
 from slca_core.services.policy_server import PolicyServer
-from slca_core.services.process import free_port, serve
-from tasks.workspace import quiet_environment
+from tasks.orchestration.workspace import quiet_environment
 
 
 def run_scripted(module: str, argv, *, python: str, **options) -> None:
@@ -33,7 +33,7 @@ def served(_checkpoint: Path, name: str, *_: object, log: Path, **__: object):
 def main() -> None:
     # Prefect and MLflow settle where their state lies when they are imported.
     os.environ.update(quiet_environment(load_study(Path(sys.argv[1])).root))
-    from flows import cli
+    from flows.cli import main
     from slca_core.trainer import launchers
     from tasks import evaluate, finetune
 
@@ -44,7 +44,7 @@ def main() -> None:
     # A background job of a shell, as these tests may be, ignores it and lets its children ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv[1:1] = ["run"]
-    cli.main()
+    main.main()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from slca_core.json_lines import read_lines
+from slca_core.records.json_lines import read_lines
 from tests.chaos import outcome, scenarios
 from tests.chaos.conftest import UPDATES, write_study
 

@@ -12,7 +12,7 @@ import time
 from hashlib import sha256
 from pathlib import Path
 
-from slca_core.fingerprint import digest, file_digest
+from slca_core.records.fingerprint import digest, file_digest
 from slca_core.reporting.figures import QUANTITIES
 from slca_core.trainer.ledger import append_line, cut_back
 from slca_core.trainer.spec import load_spec

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from slca_core.dialogue import Message, ToolCall
+from slca_core.conversation.dialogue import Message, ToolCall
 
 # No half surrogates, which no file can hold, and nothing that opens a tag.
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="<"), max_size=12)

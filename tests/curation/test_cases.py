@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
-from slca_core.curation.generator import write_records
+from flows.cli.main import app
 from slca_core.curation.pipeline import Manifest, curate
-from slca_core.services.mocking import mock_response
+from slca_core.curation.synthetic.generator import write_records
+from slca_core.standins.mocker import mock_response
 
 CASES = Path(__file__).resolve().parents[2].parent / "shared" / "cases"
 SIZES = {"test_size": 5, "sft_fraction": 0.6, "seed": 3, "quarantine_limit": 1.0}

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slca_core.conversation.dialogue import Dialogue, Message, ToolCall
 from slca_core.curation.decomposition import decompose
 from slca_core.curation.filters import FilterReason, filter_reason
-from slca_core.curation.generator import generate, write_records
 from slca_core.curation.pipeline import Manifest, curate
 from slca_core.curation.rows import read_split, row_of, sample_of
 from slca_core.curation.splits import Split, SplitItem, deal
-from slca_core.dialogue import Dialogue, Message, ToolCall
+from slca_core.curation.synthetic.generator import generate, write_records
 from slca_core.errors import DataError
-from slca_core.services.mocking import mock_response
+from slca_core.standins.mocker import mock_response
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 SIZES = {"test_size": 40, "sft_fraction": 0.6, "decomposed_test_fraction": 0.25, "seed": 3, "quarantine_limit": 0.01}

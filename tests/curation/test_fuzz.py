@@ -17,12 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from slca_core.conversation.dialogue import Dialogue, Message, ToolCall
 from slca_core.curation.decomposition import decompose
 from slca_core.curation.filters import filter_reason
 from slca_core.curation.fitness import Fitness
 from slca_core.curation.readers import Parsed, Rejected, read_source
 from slca_core.curation.rows import row_of
-from slca_core.dialogue import Dialogue, Message, ToolCall
 from slca_core.errors import DataError
 from tests.curation.conversations import DIALOGUES, values, verl
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slca_core.conversation.dialogue import Dialogue, Message, Sample, ToolCall
 from slca_core.curation.readers import Parsed, Rejected, RejectReason, read_record, read_source
 from slca_core.curation.readers.records import MAX_LITERAL_CHARS, RecordError, call_of, parse_literal
-from slca_core.dialogue import Dialogue, Message, Sample, ToolCall
 from slca_core.errors import DataError
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"

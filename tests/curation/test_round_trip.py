@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slca_core.conversation.dialogue import Message, Sample
 from slca_core.curation.decomposition import decompose
 from slca_core.curation.readers import Parsed, read_source
 from slca_core.curation.rows import row_of, sample_of
-from slca_core.dialogue import Message, Sample
 from tests.curation.conversations import DIALOGUES, TOOLS, conversations, verl
 
 EXAMPLES = 40

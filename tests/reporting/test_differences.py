@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from slca_core.analysis.statistics import holm
 from slca_core.reporting import differences
 from slca_core.reporting.comparison import compare, compare_all, usable
 from slca_core.reporting.differences import COLUMNS, Differences, format_p
 from slca_core.reporting.overview import Overview
 from slca_core.reporting.tables import Condition
-from slca_core.statistics import holm
-from tests.reporting.frames import Row, cells, run, table_of, texts
+from tests.support.frames import Row, cells, run, table_of, texts
 
 GRPO, SLCA = Condition("grpo", "GRPO", (run(1, "r1"),)), Condition("slca", "SLCA-GRPO", (run(1, "r2"), run(2, "r3")))
 SFT, WO_SLCA = Condition("sft", "SFT", (run(1, "r0"),)), Condition("wo_slca", "w/o SLCA", shares_run_of="grpo")

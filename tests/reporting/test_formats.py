@@ -7,8 +7,8 @@ from jinja2 import Environment, PackageLoader
 
 from slca_core.reporting import latex, markdown
 from slca_core.reporting.sections import Entry, Section, as_entry, run_url
-from tests.reporting.frames import HOSTILE, run
-from tests.reporting.latex_checks import count_tables
+from tests.support.frames import HOSTILE, run
+from tests.support.latex_checks import count_tables
 
 SYMBOLS = "± – τ ≥ ² → ≤ − · … “q” ’ é Ł 中 π"
 URL = "http://127.0.0.1:5000/#/experiments/7/runs/"

@@ -12,7 +12,7 @@ from slca_core.reporting import cross_scale, overview
 from slca_core.reporting.overview import Overview
 from slca_core.reporting.paper import BACKBONES
 from slca_core.reporting.tables import Condition
-from tests.reporting.frames import cells, run, table_of, texts
+from tests.support.frames import cells, run, table_of, texts
 
 TOUCAN, BFCL, TAU2 = "Toucan-Test Success@0.9", "BFCL V3 accuracy", "tau2-bench Pass^1"
 HEAD = [

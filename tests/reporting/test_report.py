@@ -21,8 +21,8 @@ from slca_core.reporting.report import RANKING_CAVEAT, ReportPaths, duration, fu
 from slca_core.reporting.sections import MLFLOW, Section
 from slca_core.reporting.tables import Condition, main_table
 from slca_core.results import REPORTED
-from tests.reporting.frames import HOSTILE, run, table_of
-from tests.reporting.latex_checks import COMPILER, compile_latex, count_tables
+from tests.support.frames import HOSTILE, run, table_of
+from tests.support.latex_checks import COMPILER, compile_latex, count_tables
 
 STAND_INS = ["mocker: stand-in", "judge: stand-in"]
 VOID = {"meta", "br", "link", "img", "input", "hr", "path", "use"}

@@ -15,7 +15,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from flows import cli
+from flows.cli import main
+from slca_core.analysis.statistics import bootstrap_mean
 from slca_core.benchmarks import bfcl, tau2
 from slca_core.config import TAU2_PACKAGED, BfclConfig, EvaluationConfig, Study, Tau2Config
 from slca_core.reporting import overview, tables
@@ -24,10 +25,9 @@ from slca_core.reporting.report import write_report
 from slca_core.reporting.sections import Section, as_entry
 from slca_core.reporting.tables import Condition
 from slca_core.results import read_results
-from slca_core.statistics import bootstrap_mean
 from tasks.report import results_of, tau2_labels, training_labels, user_labels
-from tests.reporting.frames import Row, cells, run, table_of
-from tests.reporting.latex_checks import count_tables
+from tests.support.frames import Row, cells, run, table_of
+from tests.support.latex_checks import count_tables
 
 STAND_IN = "{}: stand-in standin-{} (rule-based, not an LLM)"
 TRAINED = tuple(STAND_IN.format(role, role) for role in ("mocker", "judge"))
@@ -225,7 +225,7 @@ def slca(monkeypatch, capsys):
     def told(*argv):
         monkeypatch.setattr(sys, "argv", ["slca", *map(str, argv)])
         with patch.dict(os.environ), pytest.raises(SystemExit) as ended:
-            cli.main()
+            main.main()
         return ended.value.code, *capsys.readouterr()
 
     return told

@@ -19,7 +19,7 @@ from slca_core.reporting.sections import Entry
 from slca_core.reporting.tables import COLUMNS, Condition, main_table
 from slca_core.reporting.toucan import by_subset, section, to_json
 from slca_core.results import TOUCAN_METRICS
-from tests.reporting.frames import cells, run, table_of, texts
+from tests.support.frames import cells, run, table_of, texts
 
 GRPO = Condition("grpo", "GRPO", runs=(run(1, "run-grpo"), run(2, "run-grpo-2")), labels=("stand-in judge",))
 SLCA = Condition("slca", "SLCA-GRPO", runs=(run(1, "run-slca"),))

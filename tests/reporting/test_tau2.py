@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from slca_core.analysis.statistics import bootstrap_mean
 from slca_core.reporting import tau2
 from slca_core.reporting.tables import Condition
-from slca_core.statistics import bootstrap_mean
-from tests.reporting.frames import Row, cells, run, table_of, texts
+from tests.support.frames import Row, cells, run, table_of, texts
 
 SLCA = Condition("slca", "SLCA-GRPO", runs=(run(1, "run-1"), run(2, "run-2")), labels=("mocker: stand-in", "judge: stand-in"))
 GRPO = Condition("grpo", "GRPO")

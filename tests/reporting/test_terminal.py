@@ -5,22 +5,22 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from flows import cli_evaluate, cli_report
+from flows.cli import evaluate, report
 from slca_core.benchmarks import bfcl, tau2
 from slca_core.config import Study
-from slca_core.records import Record
+from slca_core.records.store import Record
 from slca_core.reporting import overview
 from slca_core.reporting.overview import Overview
 from slca_core.results import COLUMNS
-from tasks.workspace import Workspace
-from tests.reporting.frames import Row, table_of
+from tasks.orchestration.workspace import Workspace
+from tests.support.frames import Row, table_of
 
 LIMIT = "The first 2 tasks of each domain: not the benchmark's figures."
 
 
 @pytest.fixture(autouse=True)
 def _wide(monkeypatch):
-    for module in (cli_report, cli_evaluate):
+    for module in (report, evaluate):
         monkeypatch.setattr(module.console, "_width", 200)
 
 
@@ -47,7 +47,7 @@ def test_the_other_benchmarks_stand_with_their_labels_the_floor_and_derived_figu
     }
     labels = {"toucan_test": ["only there"], "bfcl_v3": [bfcl.LABEL], "tau2": ["as packed", LIMIT]}
     training = {"slca": ["mocker: stand-in", "judge: stand-in"]}
-    cli_report.show_others(report_of(Overview("toy", "qwen2.5-7b", values, labels, ("user: stand-in",), training)))
+    report.show_others(report_of(Overview("toy", "qwen2.5-7b", values, labels, ("user: stand-in",), training)))
     out = capsys.readouterr().out
     found = lines(out)
     assert found["SLCA [x]"] == ["30.0 ± 7.1", "69.8", "40.0", "41.0"]
@@ -60,11 +60,11 @@ def test_the_other_benchmarks_stand_with_their_labels_the_floor_and_derived_figu
 
 def test_a_benchmark_that_was_not_run_has_no_column_and_no_labels(capsys):
     values = {"slca": {"bfcl_v3": {1: 0.25}, "tau2": {}}, "slca_uniform": {}, "do_nothing": {"tau2": {0: 0.3}}}
-    cli_report.show_others(report_of(Overview("toy", None, values, {"tau2": ["as packed"]})))
+    report.show_others(report_of(Overview("toy", None, values, {"tau2": ["as packed"]})))
     out = capsys.readouterr().out
     assert "25.0" in out
     assert not any(word in out for word in ("tau2", "as packed", "floor"))
-    cli_report.show_others(report_of(Overview("toy", None, {"slca": {}, "slca_uniform": {}})))
+    report.show_others(report_of(Overview("toy", None, {"slca": {}, "slca_uniform": {}})))
     assert capsys.readouterr().out == ""
 
 
@@ -96,8 +96,8 @@ def study(tmp_path) -> Study:
 
 
 def shown(study: Study, items: pd.DataFrame, folder) -> None:
-    items[list(COLUMNS)].to_parquet(folder / cli_evaluate.ITEMS)
-    cli_evaluate._print(study, Record.model_construct(folder=folder, seconds=3.0))
+    items[list(COLUMNS)].to_parquet(folder / evaluate.ITEMS)
+    evaluate._print(study, Record.model_construct(folder=folder, seconds=3.0))
 
 
 def test_an_evaluation_shows_the_benchmarks_own_figures_and_what_must_be_said(study, tmp_path, capsys):
@@ -126,7 +126,7 @@ def test_the_floor_stands_beside_an_evaluation_if_it_was_measured(study, tmp_pat
     folder = tmp_path / "floor"
     folder.mkdir()
     table_of([row for row in played("x", 1) if row[3] == "retail"] + played("x", 1)[:2])[list(COLUMNS)].to_parquet(
-        folder / cli_evaluate.ITEMS
+        folder / evaluate.ITEMS
     )
     sought = []
 
@@ -135,7 +135,7 @@ def test_the_floor_stands_beside_an_evaluation_if_it_was_measured(study, tmp_pat
         return Record.model_construct(folder=folder)
 
     monkeypatch.setattr(type(Workspace(study).store), "find", find)
-    cli_evaluate.print_figures(study, asked())
+    evaluate.print_figures(study, asked())
     out = capsys.readouterr().out
     assert sought == [("floor", "tau2")]
     assert "Do-nothing agent (floor)" in out
@@ -146,5 +146,5 @@ def test_the_floor_stands_beside_an_evaluation_if_it_was_measured(study, tmp_pat
 
 def test_where_nothing_but_toucan_was_asked_there_are_no_figures_beside(tmp_path, capsys):
     study = Study.model_validate({"name": "toy", "root": tmp_path, "policy": {"scratch": {}}})
-    cli_evaluate.print_figures(study, table_of([("asked", 1, "toucan_test", "single-turn", "a", 0, "greedy", "process", 1.0)]))
+    evaluate.print_figures(study, table_of([("asked", 1, "toucan_test", "single-turn", "a", 0, "greedy", "process", 1.0)]))
     assert capsys.readouterr().out == ""

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.calls import parse_turns, render_call
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import parse_turns, render_call
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet
 from slca_core.errors import ConfigError
 from slca_core.rewards.hierr import DEFAULT, WEIGHTINGS, HierRWeights, score_process
 from slca_core.rewards.omission import is_omitted
 from slca_core.rewards.prediction import REFUSALS
-from slca_core.schemas import ToolSet
 
 ROOT = Path(__file__).parents[2]
 THIRD_PARTY = ROOT / "../shared/golden/hierr.jsonl"

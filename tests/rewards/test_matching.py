@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.rewards.matching import loosely_equal, match_greedily
 from slca_core.rewards.prediction import RULES
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from slca_core.calls import parse_turns
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import parse_turns
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.rewards.omission import apply_omission, apply_omission_to_outcome, is_omitted, success_weighted
 
 GOLD = ((ToolCall("f", {}),),)

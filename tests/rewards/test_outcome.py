@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from slca_core.calls import parse_turns, render_call
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import parse_turns, render_call
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet
 from slca_core.rewards.outcome import action_reward, reference_outcome
 from slca_core.rewards.prediction import RULES, Prediction, read_prediction
-from slca_core.schemas import ToolSet
 
 TOOLS = ToolSet.of(
     [{"type": "function", "function": {"name": name, "parameters": {"properties": {"x": {"type": "integer"}}}}} for name in "fg"]

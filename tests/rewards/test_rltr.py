@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from slca_core.calls import parse_turns, render_call
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.calls import parse_turns, render_call
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet
 from slca_core.rewards.execution import execution_reward
 from slca_core.rewards.prediction import RULES, Prediction, read_prediction
 from slca_core.rewards.rltr import rltr_reward
-from slca_core.schemas import ToolSet
 
 TOOLS = ToolSet.of([{"type": "function", "function": {"name": name, "parameters": {"required": ["x"]}}} for name in "fg"])
 

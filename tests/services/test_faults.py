@@ -11,18 +11,18 @@ import sys
 import httpx
 import pytest
 
-from slca_core import chat
 from slca_core.config import REPOSITORY, JudgeConfig, MockerConfig, ServicesConfig
+from slca_core.conversation import chat
 from slca_core.errors import ServiceError
 from slca_core.failures import BOUNDARIES, refuse_failures
 from slca_core.policy import train_tokenizer
+from slca_core.processes.supervise import free_port, serve
 from slca_core.services.cache import AnswerCache
 from slca_core.services.frozen import Clients
-from slca_core.services.process import free_port, serve
 from slca_core.services.usage import FAULTS, total
-from tests import played
-from tests.endpoint import Endpoint, listening
-from tests.waiting import wait_until
+from tests.support import played
+from tests.support.endpoint import Endpoint, listening
+from tests.support.waiting import wait_until
 
 ROLLOUTS, TURNS = 60, 3
 AT_ONCE = 16
@@ -131,11 +131,11 @@ def test_every_boundary_has_a_name_of_its_own():
 RUN = """
 import asyncio, sys
 from pathlib import Path
-from slca_core import chat
+from slca_core.conversation import chat
 from slca_core.policy import train_tokenizer
 from slca_core.services.cache import AnswerCache
 from slca_core.services.frozen import Clients
-from tests import played
+from tests.support import played
 from tests.services.test_faults import AT_ONCE, ROLLOUTS, TURNS, services
 
 url, path = sys.argv[1:]
@@ -154,7 +154,7 @@ asyncio.run(run())
 
 def test_killed_and_run_again_it_repeats_at_most_what_was_in_flight(tmp_path):
     port = free_port()
-    argv = [sys.executable, "-m", "tests.endpoint", str(port), "0.05"]
+    argv = [sys.executable, "-m", "tests.support.endpoint", str(port), "0.05"]
     with serve("endpoint", argv, port=port, log=tmp_path / "endpoint.log", timeout_s=60) as url:
 
         def ledger() -> dict:

@@ -8,15 +8,15 @@ import tracemalloc
 
 import pytest
 
-from slca_core import chat
-from slca_core.judge import judge_prompt, parse_rating
+from slca_core.conversation import chat
+from slca_core.judges.summary import judge_prompt, parse_rating
 from slca_core.policy import train_tokenizer
 from slca_core.services.cache import AnswerCache
 from slca_core.services.frozen import Clients
 from slca_core.services.usage import Usage
-from tests import played
-from tests.endpoint import Endpoint, listening
 from tests.services.test_faults import services
+from tests.support import played
+from tests.support.endpoint import Endpoint, listening
 
 TURNS, IN_FLIGHT, REPEATS = 3, 64, 10_000
 

@@ -10,11 +10,11 @@ import psutil
 import pytest
 
 from slca_core.errors import ServiceError
+from slca_core.processes.supervise import start, stop
 from slca_core.services import watch
-from slca_core.services.process import start, stop
 from slca_core.services.watch import memory_of_machine, used_memory, watching
 from slca_core.trainer.launch import run_module
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

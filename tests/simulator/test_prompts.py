@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slca_core.dialogue import ToolCall
+from slca_core.conversation.dialogue import ToolCall
 from slca_core.simulator.prompts import extract_response, mocker_prompt
 
 TOOL = {"type": "function", "function": {"name": "f", "description": "Adds.", "parameters": {"type": "object"}}}

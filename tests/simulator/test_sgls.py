@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from slca_core.dialogue import ToolCall
-from slca_core.schemas import ToolSet
+from slca_core.conversation.dialogue import ToolCall
+from slca_core.conversation.schemas import ToolSet
 from slca_core.simulator.prompts import mocker_prompt
 from slca_core.simulator.sgls import EMPTY_RESPONSE, Observation, simulate, validation_error
 

@@ -10,17 +10,17 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from slca_core import chat
-from slca_core.calls import render_call
+from slca_core.conversation import chat
+from slca_core.conversation.calls import render_call
+from slca_core.conversation.tokens import encode
 from slca_core.policy import train_tokenizer
-from slca_core.services import standins
 from slca_core.services.frozen import Clients
-from slca_core.tokenizer import encode
+from slca_core.standins import server
 from slca_core.trainer import agent, ledger
 from slca_core.trainer.labels import label_of
 from slca_core.trainer.sampling import IndexedRollouts
 from slca_core.trainer.spec import SPEC_VARIABLE
-from tests import played
+from tests.support import played
 
 SAMPLE = played.sample(1, turns=1)
 TURNS = [render_call(SAMPLE.gold[0][0]), played.SUMMARY]
@@ -56,7 +56,7 @@ class Services:
         body, self.requests = json.loads(request.content), self.requests + 1
         if (answer := self.spoil(self.requests, body["model"])) is not None:
             return answer
-        text = standins.MODELS[body["model"]](body)["content"]
+        text = server.MODELS[body["model"]](body)["content"]
         return httpx.Response(200, json={"choices": [{"message": {"content": text}}]})
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slca_core.dialogue import Message, Sample, ToolCall
+from slca_core.conversation.dialogue import Message, Sample, ToolCall
 from slca_core.trainer.labels import label_of, sample_from_label
 
 json_values = st.recursive(

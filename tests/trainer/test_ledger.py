@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 import torch
 
-from slca_core.advantages import compute_advantages
+from slca_core.credit.advantages import compute_advantages
+from slca_core.credit.estimators import ESTIMATORS
+from slca_core.credit.segments import mask_from_ranges, split_segments
 from slca_core.errors import DataError
-from slca_core.estimators import ESTIMATORS
-from slca_core.json_lines import read_lines
-from slca_core.segments import mask_from_ranges, split_segments
+from slca_core.records.json_lines import read_lines
 from slca_core.services.usage import Usage
 from slca_core.trainer import ledger
 

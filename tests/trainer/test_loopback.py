@@ -12,10 +12,10 @@ import psutil
 import pytest
 from torch.distributed import TCPStore
 
-from slca_core.services.process import LOOPBACK, free_port
+from slca_core.processes.supervise import LOOPBACK, free_port
 from slca_core.trainer import run_rl
 from slca_core.trainer.loopback import keep_stores_on_loopback, ray_environment
-from tests.network import WILDCARD_ONLY, answers
+from tests.support.network import WILDCARD_ONLY, answers
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 from ray.job_submission import JobStatus
 
 from slca_core.errors import DataError, ServiceError
-from slca_core.services.process import free_port
+from slca_core.processes.supervise import free_port
 from slca_core.trainer.launchers import ray_job
 from slca_core.trainer.launchers.ray_job import RayJob
 

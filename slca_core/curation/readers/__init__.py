@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from slca_core.conversation.dialogue import Dialogue, Sample
 from slca_core.curation.readers.conversation import read_conversation
 from slca_core.curation.readers.files import RawRecord, Unreadable, find_files, read_raw
 from slca_core.curation.readers.records import (
@@ -26,7 +27,6 @@ from slca_core.curation.readers.records import (
     require_json,
 )
 from slca_core.curation.readers.verl import read_verl
-from slca_core.dialogue import Dialogue, Sample
 
 __all__ = ["Parsed", "RejectReason", "Rejected", "find_files", "read_record", "read_source"]
 

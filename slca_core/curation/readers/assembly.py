@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from slca_core.calls import RefusedJson, load_strict_json
+from slca_core.conversation.calls import RefusedJson, load_strict_json
+from slca_core.conversation.dialogue import Message, ToolCall
 from slca_core.curation.readers.records import MAX_JSON_CHARS, RecordError, RejectReason
-from slca_core.dialogue import Message, ToolCall
 
 
 class Answer(NamedTuple):

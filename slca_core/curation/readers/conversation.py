@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
+from slca_core.conversation.dialogue import Dialogue, Message, ToolCall
 from slca_core.curation.readers.assembly import Answer, MessageAssembly, as_text
 from slca_core.curation.readers.records import (
     Reading,
@@ -27,7 +28,6 @@ from slca_core.curation.readers.records import (
 )
 from slca_core.curation.readers.system import with_system
 from slca_core.curation.readers.tools import tools_of
-from slca_core.dialogue import Dialogue, Message, ToolCall
 
 _KINDS = {
     **dict.fromkeys(("system", "developer"), "system"),

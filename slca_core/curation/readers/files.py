@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slca_core.calls import MAX_DEPTH, json_depth
+from slca_core.conversation.calls import MAX_DEPTH, json_depth
 from slca_core.curation.readers.records import RecordError, RejectReason
 from slca_core.errors import DataError
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from slca_core.calls import RefusedJson, load_strict_json
-from slca_core.dialogue import Dialogue, Sample, ToolCall
+from slca_core.conversation.calls import RefusedJson, load_strict_json
+from slca_core.conversation.dialogue import Dialogue, Sample, ToolCall
 
 # A Python literal is parsed into a syntax tree of many times its size; Toucan's longest call is far below this.
 MAX_LITERAL_CHARS = 1_000_000

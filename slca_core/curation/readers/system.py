@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from slca_core.calls import RefusedJson, load_strict_json
+from slca_core.conversation.calls import RefusedJson, load_strict_json
+from slca_core.conversation.dialogue import Message
+from slca_core.conversation.tags import without_blocks
 from slca_core.curation.readers.records import RecordError, RejectReason, text_of
-from slca_core.dialogue import Message
-from slca_core.tags import without_blocks
 
 _COLUMNS = ("system", "system_prompt", "system_message")
 # Kimi's declaration, whose JSON is broken in Toucan; and the frame that Qwen's and the authors' templates put around a list.

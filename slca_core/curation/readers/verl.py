@@ -11,6 +11,8 @@ import hashlib
 import json
 from typing import Any
 
+from slca_core.conversation.dialogue import Message, Sample, ToolCall
+from slca_core.conversation.tags import blocks, tag_pair, without_blocks
 from slca_core.curation.readers.assembly import Answer, MessageAssembly
 from slca_core.curation.readers.conversation import add_turn, finished, kind_of, turns_of
 from slca_core.curation.readers.records import (
@@ -24,8 +26,6 @@ from slca_core.curation.readers.records import (
     field_of,
 )
 from slca_core.curation.readers.tools import tools_of
-from slca_core.dialogue import Message, Sample, ToolCall
-from slca_core.tags import blocks, tag_pair, without_blocks
 
 _CALL, _RESPONSE = tag_pair("tool_call"), tag_pair("tool_response")
 

@@ -17,7 +17,7 @@ from jinja2 import Environment, StrictUndefined
 
 from slca_core.config import CpuProfile, SlurmLauncher
 from slca_core.errors import ConfigError, ServiceError
-from slca_core.records import write_atomically
+from slca_core.records.store import write_atomically
 from slca_core.trainer.launch import DECLARED, failure
 from slca_core.trainer.launchers.jobs import follow, job_environment
 from slca_core.trainer.spec import TrainSpec

@@ -1,0 +1,1 @@
+"""What is computed from finished work: rollouts replayed and scored again, golden values, intervals and tests."""

@@ -1,0 +1,205 @@
+"""Servers of the small world for work and outings: staff, books, bank, zoo and sport."""
+
+from __future__ import annotations
+
+from slca_core.curation.synthetic.words import CURRENCIES
+from slca_core.curation.synthetic.world_tool import BOOLEAN, INTEGER, NUMBER, STRING, Ask, WorldTool, asks, enum, list_of, object_of
+
+STAFF = (
+    WorldTool(
+        "Staff",
+        "phone",
+        "Phone of a person.",
+        {"phone": "integer"},
+        object_of(name=STRING),
+        {"name": "$person"},
+        "person",
+        asks("What is the phone number of {person}?", "How can I call {person} at work?", "Give me the phone number of {person}."),
+    ),
+    WorldTool(
+        "Staff",
+        "boss",
+        "Boss of a person.",
+        {"boss": "string"},
+        object_of(name=STRING),
+        {"name": "$person"},
+        "person",
+        asks("Who is the boss of {person} here?", "Tell me who leads {person} at work.", "Which boss does {person} report to?"),
+    ),
+    WorldTool(
+        "Staff",
+        "office",
+        "Office of a person.",
+        {"city": "string", "floor": "integer"},
+        object_of(name=STRING),
+        {"name": "$person"},
+        "person",
+        asks("In which office does {person} work?", "Where is the office of {person}?", "Find the city and floor of {person}."),
+    ),
+    WorldTool(
+        "Staff",
+        "meet",
+        "Set a meeting.",
+        {"room": "integer"},
+        object_of(names=list_of(STRING), hour=INTEGER),
+        {"names": ["$person", "$person2"], "hour": "$n"},
+        "person",
+        asks("Set a meeting of {person} and {person2} at {n}.", "Let {person} and {person2} meet at hour {n}."),
+    ),
+)
+
+BOOKS = (
+    WorldTool(
+        "Books",
+        "shelf",
+        "Shelf of a topic.",
+        {"shelf": "integer"},
+        object_of(topic=STRING),
+        {"topic": "$topic"},
+        "topic",
+        asks("On which shelf are books about {topic}?", "Where do I find books on {topic}?", "Find the shelf for {topic} books."),
+    ),
+    WorldTool(
+        "Books",
+        "loan",
+        "Lend a book.",
+        {"due": "integer"},
+        object_of(("days",), name=STRING, topic=STRING, days=INTEGER),
+        {"name": "$person", "topic": "$topic", "days": "$n"},
+        "person",
+        asks("Lend {person} a book about {topic} please.", "Lend {person} the {topic} book for {n} days."),
+    ),
+    WorldTool(
+        "Books",
+        "floor",
+        "Floor of a shelf.",
+        {"floor": "integer"},
+        object_of(shelf=INTEGER),
+        {"shelf": "$n"},
+        "n",
+        asks("On which floor is shelf {n} please?", "Which floor has shelf number {n}?"),
+    ),
+)
+
+BANK = (
+    WorldTool(
+        "Bank",
+        "rate",
+        "Exchange rate.",
+        {"rate": "number"},
+        object_of(amount=NUMBER, currency=enum(CURRENCIES)),
+        {"amount": "$amount", "currency": "$currency"},
+        "amount",
+        asks("What are {amount} in the {currency} today?", "Convert {amount} to {currency} for me please."),
+    ),
+    WorldTool(
+        "Bank",
+        "balance",
+        "Balance of a person.",
+        {"balance": "integer"},
+        object_of(name=STRING),
+        {"name": "$person"},
+        "person",
+        asks("How much money does {person} have?", "What is the balance of {person} today?", "Check the bank balance of {person}."),
+    ),
+    WorldTool(
+        "Bank",
+        "pay",
+        "Pay a person.",
+        {"code": "string"},
+        object_of(("fast",), name=STRING, amount=NUMBER, fast=BOOLEAN),
+        {"name": "$person", "amount": "$amount"},
+        "person",
+        asks(
+            "Please pay {amount} to {person} today.",
+            "Send {person} the sum of {amount} please.",
+            Ask("Pay {person} the sum of {amount} fast.", {"fast": True}),
+        ),
+    ),
+    WorldTool(
+        "Bank",
+        "check",
+        "Check a payment.",
+        {"paid": "boolean"},
+        object_of(code=STRING),
+        {"code": "$item"},
+        "item",
+        asks("Is the payment with code {item} done?", "Check if the code {item} is paid."),
+    ),
+)
+
+ZOO = (
+    WorldTool(
+        "Zoo",
+        "pen",
+        "Pen of an animal.",
+        {"pen": "integer"},
+        object_of(animal=STRING),
+        {"animal": "$animal"},
+        "animal",
+        asks("In which pen is the {animal} now?", "Where does the {animal} live in the zoo?", "Find the pen of the {animal}."),
+    ),
+    WorldTool(
+        "Zoo",
+        "feed",
+        "Feed an animal.",
+        {"grams": "integer"},
+        object_of(animal=STRING, food=STRING),
+        {"animal": "$animal", "food": "$food"},
+        "animal",
+        asks("Give the {animal} some {food} to eat.", "Feed {food} to the {animal} in the zoo."),
+    ),
+    WorldTool(
+        "Zoo",
+        "count",
+        "Count some animals.",
+        {"total": "integer"},
+        object_of(animals=list_of(STRING)),
+        {"animals": ["$animal", "$animal2"]},
+        "animal",
+        asks("How many {animal} and {animal2} are there?", "Count the {animal} and the {animal2} please."),
+    ),
+    WorldTool(
+        "Zoo",
+        "clean",
+        "Clean a pen.",
+        {"minutes": "integer"},
+        object_of(pen=INTEGER),
+        {"pen": "$n"},
+        "n",
+        asks("Please clean pen {n} in the zoo.", "How long to clean pen number {n}?"),
+    ),
+)
+
+SPORT = (
+    WorldTool(
+        "Sport",
+        "points",
+        "Points of a team.",
+        {"points": "integer"},
+        object_of(team=STRING),
+        {"team": "$team"},
+        "team",
+        asks("How many points do the {team} have?", "What are the points of the {team}?", "Tell me the points of the {team}."),
+    ),
+    WorldTool(
+        "Sport",
+        "coach",
+        "Coach of a team.",
+        {"coach": "string"},
+        object_of(team=STRING),
+        {"team": "$team"},
+        "team",
+        asks("Who is the coach of the {team}?", "Name the coach of the {team} please."),
+    ),
+    WorldTool(
+        "Sport",
+        "game",
+        "Score of a game.",
+        {"home": "integer", "away": "integer"},
+        object_of(teams=object_of(home=STRING, away=STRING)),
+        {"teams": {"home": "$team", "away": "$team2"}},
+        "team",
+        asks("What was the score of {team} against {team2}?", "How did the {team} play against {team2}?"),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Child processes on a machine that may fail: started fast, watched, ended with their parent, nothing of them left."""

@@ -1,0 +1,1 @@
+"""What tests and benchmarks stand on and what is none itself: endpoints, scripted studies, checks of what is written."""
