@@ -24,13 +24,13 @@ from slca_core.records.store import RECORD
 GONE_S = 30.0
 # Kind of process -> how it is known by its command line. The first that fits names it.
 KINDS = {
+    "fork server": "slca_core.processes.forkserver",  # Its arguments name what it imports.
     "ray worker": "ray::",
     "raylet": "/raylet/raylet",
     "vllm engine": "VLLM::",
     "policy server": "policy server|vllm.entrypoints.openai.api_server|tests.chaos.policy_server",
     "stand-ins": "slca_core.standins.server",
     "trainer": "slca_core.trainer.run_|tests.chaos.trainer",
-    "fork server": "slca_core.processes.forkserver",
     "prefect server": "prefect.server.api.server",
 }
 

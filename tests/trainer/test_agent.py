@@ -122,14 +122,14 @@ def test_a_bug_in_scoring_one_leaves_the_others_alive(roll, spooled, monkeypatch
     from slca_core import rollout
 
     scored = iter([ZeroDivisionError("by zero")])
-    process = rollout.score_process
+    process = rollout.score_prediction
 
     def sometimes(*args, **kwargs):
         if error := next(scored, None):
             raise error
         return process(*args, **kwargs)
 
-    monkeypatch.setattr(rollout, "score_process", sometimes)
+    monkeypatch.setattr(rollout, "score_prediction", sometimes)
     results, _ = roll(Services())
     assert sum(result["extra_logs"]["failed"] for result in results) == 1
     assert ledger.errors_by_boundary(spooled())["scoring"] == 1
