@@ -22,6 +22,7 @@ from slca_core.conversation.dialogue import Dialogue, Sample
 from slca_core.curation.decomposition import decompose
 from slca_core.curation.filters import INTENDED, FilterReason, filter_reason
 from slca_core.curation.fitness import Fitness
+from slca_core.curation.intake import Intake
 from slca_core.curation.output import (
     QUARANTINE_FILE,
     ROWS_PER_BATCH,
@@ -34,7 +35,7 @@ from slca_core.curation.output import (
     sha256,
     write_manifest,
 )
-from slca_core.curation.readers import Parsed, Rejected, read_source
+from slca_core.curation.readers import Parsed
 from slca_core.curation.rows import SCHEMA, row_of, sample_of
 from slca_core.curation.splits import Split, SplitItem, deal
 from slca_core.curation.synthetic.faults import Sloppiness, spoil
@@ -47,16 +48,9 @@ MIN_SAMPLES = 3
 
 
 @dataclass(slots=True)
-class _Tally:
-    """Counts that grow while records stream by."""
-
-    read: int = 0
-    parsed: int = 0
+class _Tally(Intake):
     dialogues: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
     filtered: Counter[str] = field(default_factory=Counter)
-    findings: Counter[str] = field(default_factory=Counter)
-    repaired: Counter[str] = field(default_factory=Counter)
     seen: dict[str, _Seen] = field(default_factory=dict)
     disputed: dict[str, _Seen] = field(default_factory=dict)
 
@@ -126,19 +120,12 @@ def _samples(
     sources: Sequence[Path], tally: _Tally, quarantine: TextIO, max_prompt_chars: int | None, keep_invalid: bool
 ) -> Iterator[Sample]:
     fitness = Fitness()
-    for outcome in (outcome for source in sources for outcome in read_source(source)):
-        tally.read += 1
-        if isinstance(outcome, Rejected):
-            tally.rejected[str(outcome.reason)] += 1
-            put_away(quarantine, outcome.reason, outcome.detail, outcome, outcome.record_text)
-            continue
-        tally.parsed += 1
-        tally.repaired.update(outcome.repairs)
-        for sample in _kept(outcome, tally, quarantine, fitness, keep_invalid):
+    for parsed in tally.take(sources, quarantine):
+        for sample in _kept(parsed, tally, quarantine, fitness, keep_invalid):
             if max_prompt_chars is not None and _prompt_chars(sample) > max_prompt_chars:
                 tally.filtered[str(FilterReason.PROMPT_TOO_LONG)] += 1
                 continue
-            tally.seen[_identity(outcome.value)].samples += 1
+            tally.seen[_identity(parsed.value)].samples += 1
             yield sample
     tally.dialogues = sum(seen.samples > 0 for seen in tally.seen.values())
 

@@ -17,17 +17,17 @@ from slca_core.conversation.dialogue import Dialogue, Sample
 from slca_core.curation.decomposition import last_turn
 from slca_core.curation.filters import FilterReason, filter_reason
 from slca_core.curation.fitness import Fitness
+from slca_core.curation.intake import Intake
 from slca_core.curation.output import (
     QUARANTINE_FILE,
     Manifest,
     RowBuffer,
     open_quarantine,
-    put_away,
     require_readable,
     sha256,
     write_manifest,
 )
-from slca_core.curation.readers import Parsed, Rejected, read_source
+from slca_core.curation.readers import Parsed
 from slca_core.curation.rows import SCHEMA, row_of
 from slca_core.curation.splits import SplitItem
 from slca_core.errors import DataError
@@ -36,11 +36,7 @@ LEAK = "question of a training row that the test split asks too"
 
 
 @dataclass(slots=True)
-class _Counts:
-    read: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    findings: Counter[str] = field(default_factory=Counter)
-    repaired: Counter[str] = field(default_factory=Counter)
+class _Counts(Intake):
     rows: dict[str, dict[str, int]] = field(default_factory=dict)
     questions: dict[str, Counter[str]] = field(default_factory=dict)
 
@@ -66,7 +62,7 @@ def take_splits(splits: Mapping[str, Sequence[Path]], out: Path, *, quarantine_l
     manifest = Manifest(
         seed=0,
         read=counts.read,
-        parsed=counts.read - counts.rejected.total(),
+        parsed=counts.parsed,
         rejected=dict(sorted(counts.rejected.items())),
         filtered={},
         dialogues=rows,
@@ -86,15 +82,9 @@ def _take(split: str, sources: Sequence[Path], out: Path, counts: _Counts, fitne
     rows = counts.rows[split] = {"single-turn": 0, "decomposed": 0}
     with pq.ParquetWriter(out / f"{split}.parquet", SCHEMA, compression="zstd") as writer:
         buffer = RowBuffer(writer)
-        for outcome in (outcome for source in sources for outcome in read_source(source)):
-            counts.read += 1
-            if isinstance(outcome, Rejected):
-                counts.rejected[str(outcome.reason)] += 1
-                put_away(quarantine, outcome.reason, outcome.detail, outcome, outcome.record_text)
-                continue
-            counts.repaired.update(outcome.repairs)
-            counts.findings.update(_findings(outcome, fitness, seen))
-            sample = _sample(outcome.value, f"{split}-{sum(rows.values()) + 1:06d}")
+        for parsed in counts.take(sources, quarantine):
+            counts.findings.update(_findings(parsed, fitness, seen))
+            sample = _sample(parsed.value, f"{split}-{sum(rows.values()) + 1:06d}")
             rows[sample.subset] += 1
             questions[SplitItem.of(sample).question] += 1
             buffer.add(row_of(sample))
