@@ -13,6 +13,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 
 import prefect
+from filelock import FileLock
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
@@ -23,7 +24,11 @@ from tasks.orchestration.progress import say
 _PRIVATE = "SLCA_PRIVATE_PREFECT"
 _DRAIN_S = 10
 # As Prefect's own temporary server has it: no pages, and none of the services that watch over other runs.
-_ENVIRONMENT = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+_ENVIRONMENT = {
+    **{"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"},
+    # Why it fails to start, its log says.
+    **{"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR", "PREFECT_LOGGING_INTERNAL_LEVEL": "ERROR"},
+}
 
 
 @contextmanager
@@ -42,8 +47,11 @@ def private_server(root: Path) -> Iterator[None]:
     log = root.resolve() / "logs" / f"prefect-{os.getpid()}.log"
     # Loopback is shared by all who use this machine.
     password = f"slca:{token_urlsafe(32)}"
+    starting = FileLock(root.resolve() / "prefect.lock")
     with (
         door,
+        # Two that make one database at once are in each other's way.
+        starting,
         # Its state is in the database: one that is killed goes on where it was, and whoever asks meanwhile asks again.
         keep_serving(
             "Prefect server",
@@ -60,6 +68,7 @@ def private_server(root: Path) -> Iterator[None]:
         ) as url,
         temporary_settings({PREFECT_API_URL: f"{url}/api", PREFECT_API_AUTH_STRING: password}),
     ):
+        starting.release()
         os.environ[_PRIVATE] = "1"
         try:
             yield

@@ -6,11 +6,16 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import psutil
 import pytest
+from filelock import FileLock, Timeout
 
 from slca_core.config import REPOSITORY
+from tasks.orchestration import server
 from tasks.orchestration.workspace import quiet_environment
 from tests.support.waiting import is_gone, wait_until
 
@@ -90,3 +95,27 @@ def test_a_run_whose_server_is_killed_goes_on_with_the_next_one(start, tmp_path)
     said = out.splitlines()
     assert (process.returncode, said[-1]) == (0, "-> 3"), out
     assert sum("ended with code -9; it is started again" in line for line in said) == 2, out
+
+
+def test_of_two_runs_in_one_root_one_makes_the_database_and_the_other_waits(tmp_path, monkeypatch):
+    """Side by side they would be in each other's way."""
+    other = FileLock(tmp_path / "prefect.lock")
+    free: list[bool] = []
+
+    def is_free() -> bool:
+        try:
+            with other.acquire(timeout=0):
+                return True
+        except Timeout:
+            return False
+
+    @contextmanager
+    def keep_serving(*_: object, **__: object) -> Iterator[str]:
+        free.append(is_free())
+        yield "http://127.0.0.1:1"
+
+    monkeypatch.setattr(server, "keep_serving", keep_serving)
+    monkeypatch.setattr(server, "get_current_settings", lambda: SimpleNamespace(api=SimpleNamespace(url=None)))
+    with server.private_server(tmp_path):
+        free.append(is_free())
+    assert free == [False, True]
