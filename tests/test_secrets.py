@@ -67,7 +67,7 @@ def slca(study: Path, port: int) -> subprocess.CompletedProcess:
     options = [part for setting in settings(port) for part in ("--set", setting)]
     argv = [sys.executable, "-m", "tests.support.secret_run", "run", str(study), *options]
     env = {**os.environ, **KEPT}
-    return subprocess.run(argv, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(argv, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=900, check=False)
 
 
 @pytest.mark.e2e
