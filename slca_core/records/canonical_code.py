@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Documented = ast.Module | ast.ClassDef | _Function
@@ -65,7 +65,7 @@ class _Locals(ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         """What a class's body binds are attributes, which others ask for by name."""
-        hidden = {name for statement in node.body for name in _bound(statement)}
+        hidden = set(_bound(_own(node.body)))
         inner = _Locals({name: number for name, number in self.numbers.items() if name not in hidden})
         for one in (*node.bases, *node.keywords, *node.decorator_list):
             self.visit(one)
@@ -106,9 +106,10 @@ class _Locals(ast.NodeTransformer):
         for one in (*node.decorator_list, node.args, *filter(None, [node.returns])):
             self.visit(one)
         parameters = {argument.arg for argument in _parameters(node.args)}
-        shared = {name for one in _own(node) if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names}
-        fixed = {name for one in _own(node) if isinstance(one, ast.Global) for name in one.names} | parameters
-        bound = [name for statement in node.body for name in _bound(statement) if name not in parameters | shared]
+        own = _own(node.body)
+        shared = {name for one in own if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names} | parameters
+        fixed = {name for one in own if isinstance(one, ast.Global) for name in one.names} | parameters
+        bound = [name for name in _bound(own) if name not in shared]
         numbers = {name: number for name, number in self.numbers.items() if name not in fixed}
         # No name of Python is a number.
         first = 1 + max(map(int, numbers.values()), default=-1)
@@ -122,19 +123,20 @@ def _parameters(arguments: ast.arguments) -> Iterator[ast.arg]:
     yield from filter(None, (arguments.vararg, arguments.kwarg))
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """Nodes of a function that are in no function or class inside it, in the order of the source."""
-    for child in ast.iter_child_nodes(node):
+def _own(body: Sequence[ast.AST]) -> list[ast.AST]:
+    """Nodes of a function's or class's body that are in no function or class inside it, in the order of the source."""
+    found, todo = [], list(body)[::-1]
+    while todo:
+        child = todo.pop()
         if not isinstance(child, _Function | ast.ClassDef | ast.Lambda):
-            yield child
-            yield from _own(child)
+            found.append(child)
+            todo += list(ast.iter_child_nodes(child))[::-1]
+    return found
 
 
-def _bound(statement: ast.AST) -> Iterator[str]:
-    """Variables that a statement binds, but for functions, classes and imports, whose names others may see."""
-    if isinstance(statement, _Function | ast.ClassDef):
-        return
-    for node in (statement, *_own(statement)):
+def _bound(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Variables that the nodes bind, but for functions, classes and imports, whose names others may see."""
+    for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:

@@ -72,6 +72,7 @@ def _files(module: str) -> list[Path]:
     return sorted(path for path in origin.parent.rglob("*") if path.suffix in (".py", *_TEMPLATES))
 
 
+@cache
 def _content(path: Path) -> str:
     text = path.read_text()
     if path.suffix in _TEMPLATES:

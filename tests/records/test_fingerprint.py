@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from slca_core.records import fingerprint
 from slca_core.records.fingerprint import canonical_json, checkpoint_digest, code_digest, digest, files_digest
 
 SOURCE = '''
@@ -29,6 +30,7 @@ def module(tmp_path, monkeypatch):
         path.write_text(source)
         importlib.invalidate_caches()
         code_digest.cache_clear()
+        fingerprint._content.cache_clear()
         return code_digest(Path(name).parts[0].removesuffix(".py"))
 
     return write
