@@ -158,9 +158,12 @@ def served(_checkpoint: Path, name: str, *_: object, log: Path, **__: object) ->
         server.server_close()
 
 
+_training = threading.Lock()
+
+
 def run_here(module: str, argv: Sequence[str], *, log: Path, **_: object) -> None:
-    """Scripted training in this process."""
-    with log.open("w") as sink, contextlib.redirect_stdout(sink):
+    """Scripted training in this process, one at a time: standard output is all threads'."""
+    with _training, log.open("w") as sink, contextlib.redirect_stdout(sink):
         if module.endswith("run_rl"):
             trainer.train_rl(Path(argv[0]))
         else:
