@@ -103,7 +103,8 @@ Generate = Callable[[list[int], int, int], Awaitable[Generated]]
 class Trajectory:
     """Token ids of prompt, actions and observations in order; `action_ranges` are the policy's, half-open.
 
-    `observations` are texts as the policy saw them, `logprobs` are 0 on every token it did not write. `tools` are those it had.
+    `observations` are texts as the policy saw them, `logprobs` are 0 on every token it did not write. `tools` are those
+    it had; None if it was not played here.
     """
 
     token_ids: list[int]
@@ -218,7 +219,6 @@ async def roll(
         rollout_id=rollout_id,
         update=update,
         sample_index=sample_index,
-        tools=trajectory.tools,
     )
     return trajectory, dataclasses.replace(record, services=lines.usage())
 
@@ -363,19 +363,15 @@ async def score(
     update: int,
     sample_index: int,
     ask_checker: Ask | None = None,
-    tools: ToolSet | None = None,
 ) -> RolloutRecord:
     """Process reward, judge's rating and omission guard of a finished trajectory.
 
     The judge is asked for every rollout, omitted ones too: its answer then does not replace the omission reward (App. A.3).
-
-    Args:
-        tools: the sample's, if they are made already.
     """
     error = trajectory.error
     measured: _Measured | None = None
     try:
-        measured = _measure(sample, trajectory, scoring, tools or ToolSet.of(sample.tools))
+        measured = _measure(sample, trajectory, scoring)
     except Exception as fault:
         error = error or _failure("scoring", fault)
     judgement = _Judgement(error=error)
@@ -425,9 +421,9 @@ class _Measured:
     prediction: Prediction
 
 
-def _measure(sample: Sample, trajectory: Trajectory, scoring: Scoring, tools: ToolSet) -> _Measured:
+def _measure(sample: Sample, trajectory: Trajectory, scoring: Scoring) -> _Measured:
     rules, parsed = RULES[scoring.hierr_semantics], trajectory.parsed
-    prediction = read_prediction(parsed, tools, rules)
+    prediction = read_prediction(parsed, trajectory.tools or ToolSet.of(sample.tools), rules)
     weights = WEIGHTINGS[scoring.hierr_weights]
     parts = score_prediction(prediction, sample.gold, rules, weights=weights, matching=scoring.hierr_matching)
     stopped = trajectory.truncated or trajectory.error is not None

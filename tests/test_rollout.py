@@ -475,9 +475,7 @@ def test_a_turn_is_read_once_and_the_tools_are_made_once_a_rollout(tokenizer, mo
     async def answer(prompt: str) -> str:
         return "<verdict>Unsure</verdict> 1" + EXCELLENT
 
-    record = asyncio.run(
-        score(SAMPLE, played, answer, scoring, ask_checker=answer, rollout_id="r", update=1, sample_index=0, tools=played.tools)
-    )
+    record = asyncio.run(score(SAMPLE, played, answer, scoring, ask_checker=answer, rollout_id="r", update=1, sample_index=0))
     assert record.error is None
     assert read == turns
     assert made == [1]
